@@ -1,0 +1,159 @@
+"""Documents, and collections of them that can be read more than once.
+
+LDA makes several passes and the probe reads the held-out half again, so a corpus is not an
+iterator: it is something that starts afresh each time it is asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .._validation import require_count
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document: its text, or the token ids of a model that has no tokenizer.
+
+    Exactly one of ``text`` and ``token_ids`` is given. Lone surrogates (halves of characters, left
+    by broken JSON or HTML entities) cannot be encoded by any tokenizer: pairs are joined, and what
+    has no partner becomes U+FFFD.
+
+    Raises:
+        ValueError: if both or none of ``text`` and ``token_ids`` are given.
+
+    Example:
+        >>> Document("7", text="A cat.")
+        Document(id='7', title='', text='A cat.', token_ids=None)
+    """
+
+    id: str
+    """Names the document. Resampling groups are made from it: documents of equal id are never drawn apart."""
+    title: str = ""
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.token_ids is None):
+            raise ValueError(f"document {self.id!r} must have either text or token_ids, got both or neither")
+        for name in ("id", "title", "text"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                object.__setattr__(self, name, _encodable(value))
+
+
+class Corpus:
+    """A re-iterable collection of documents.
+
+    Each pass starts afresh, and two passes may run side by side. Ids are handed on as they come, and
+    equal ids are allowed: such documents count one by one, and share a resampling group.
+
+    Args:
+        open_documents: called at the start of each pass; returns an iterator of documents.
+        name: what the corpus is called in messages and results.
+        limit: read at most this many documents.
+        n_documents: how many there are before ``limit``, if known (for progress bars only).
+
+    Raises:
+        TypeError, ValueError: if ``limit`` is neither None nor a whole number of at least 1.
+    """
+
+    def __init__(
+        self,
+        open_documents: Callable[[], Iterator[Document]],
+        *,
+        name: str,
+        limit: int | None = None,
+        n_documents: int | None = None,
+    ) -> None:
+        if limit is not None:
+            require_count("limit", limit)
+        self._open_documents = open_documents
+        self.name = name
+        self.limit = limit
+        known = [count for count in (n_documents, limit) if count is not None]
+        self.expected = min(known) if n_documents is not None else limit
+        """Number of documents to expect, or None; a progress bar's total, not a promise."""
+
+    def __iter__(self) -> Iterator[Document]:
+        return itertools.islice(self._open_documents(), self.limit)
+
+    def __repr__(self) -> str:
+        limit = "" if self.limit is None else f", limit={self.limit}"
+        return f"Corpus({self.name!r}{limit})"
+
+
+if TYPE_CHECKING:
+    CorpusLike: TypeAlias = Corpus | Iterable[Document] | Iterable[str] | Iterable[Sequence[int]]
+else:
+    # At run time as_corpus judges, with a sentence; a checker of annotations would only say "not this union".
+    CorpusLike = Any
+"""What every function that reads a corpus accepts."""
+
+
+def as_corpus(corpus: CorpusLike) -> Corpus:
+    """Return ``corpus`` as a :class:`Corpus`; strings and id sequences are numbered as they come, from "0".
+
+    Raises:
+        TypeError: for a single string, for an iterator that can be read only once, for a set or a
+            dictionary, and (when they are read) for items of another kind.
+
+    Example:
+        >>> [document.id for document in as_corpus(["A cat.", "A dog."])]
+        ['0', '1']
+    """
+    if isinstance(corpus, Corpus):
+        return corpus
+    if isinstance(corpus, (str, bytes)):
+        raise TypeError("a corpus must be a collection of documents, got one string: wrap it in a list")
+    if isinstance(corpus, (Mapping, AbstractSet)):
+        raise TypeError(f"a corpus must be a collection in order, got {type(corpus).__name__}: pass a list")
+    if isinstance(corpus, Iterator) or not isinstance(corpus, Iterable):
+        raise TypeError(
+            f"a corpus must be a collection that can be read more than once, got {type(corpus).__name__}: "
+            "pass a list, or a corpus from topic_probes.corpora"
+        )
+    items: Iterable[Any] = corpus
+    count = len(items) if isinstance(items, Sequence) else None
+    return Corpus(
+        lambda: (_as_document(item, number) for number, item in enumerate(items)),
+        name=type(corpus).__name__,
+        n_documents=count,
+    )
+
+
+def _as_document(item: Any, number: int) -> Document:
+    if isinstance(item, Document):
+        return item
+    if isinstance(item, str):
+        return Document(id=str(number), text=item)
+    if hasattr(item, "tolist"):
+        item = item.tolist()
+    ids = as_token_ids(item)
+    if ids is None:
+        raise TypeError(
+            f"document {number} of the corpus must be a string or a sequence of token ids, got {item!r:.80}"
+        )
+    return Document(id=str(number), token_ids=ids)
+
+
+def as_token_ids(value: Any) -> tuple[int, ...] | None:
+    """Return a sequence of whole numbers as token ids, anything else as None."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        return None
+    if not all(isinstance(token, Integral) and not isinstance(token, bool) for token in value):
+        return None
+    return tuple(int(token) for token in value)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
