@@ -1,0 +1,270 @@
+"""Means, intervals, tables and files of an attention result, from sums written down by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from topic_probes import AttentionResult
+from topic_probes.probes import ProbeReport
+from topic_probes.statistics._sums import COLUMNS, N_GROUPS, AttentionSums, group_of
+
+FRAME_COLUMNS = [
+    *("layer", "head", "n_documents", "n_same_topic", "n_cross_topic", "same_topic", "cross_topic", "same_token"),
+    *("no_topic", "difference", "ratio", "ratio_low", "ratio_high", "sink_mass"),
+]
+SAME, CROSS = COLUMNS.index("same_topic"), COLUMNS.index("cross_topic")
+
+
+def result(n_groups_used: int = 40, *, seed: int = 0, layers: tuple[int, ...] = (0, 3), n_heads: int = 2, **options):
+    """Random sums in the first groups; every class has pairs there."""
+    numbers = np.random.default_rng(seed)
+    totals = AttentionSums.empty(layers, n_heads)
+    for group in range(n_groups_used):
+        counts = numbers.integers(1, 30, len(COLUMNS))
+        for layer in layers:
+            sums = counts * numbers.gamma(4, 0.3, (n_heads, len(COLUMNS)))
+            totals.update(layer, group, sums, counts)
+    return AttentionResult(
+        totals=totals,
+        tally={"n_documents": n_groups_used, "n_words": 100},
+        visibility=dict.fromkeys(layers, "bidirectional"),
+        unavailable_layers=(1, 2),
+        options={"words": "whole", "labels": "abc", "corpus": "list", **options},
+        seed=3,
+    )
+
+
+def loop_means(totals: AttentionSums, column: int) -> np.ndarray:
+    return np.array(
+        [
+            [sum(head[group][column] for group in range(N_GROUPS)) / layer_counts[:, column].sum() for head in layer]
+            for layer, layer_counts in zip(totals.sums, totals.counts, strict=True)
+        ]
+    )
+
+
+def test_the_frame_has_the_columns_that_are_promised() -> None:
+    frame = result().to_frame()
+    assert list(frame.columns) == FRAME_COLUMNS
+    assert frame[["layer", "head"]].to_numpy().tolist() == [[0, 0], [0, 1], [3, 0], [3, 1]]
+
+
+def test_means_are_sums_over_counts() -> None:
+    one = result()
+    frame = one.to_frame()
+    for name in ("same_token", "same_topic", "cross_topic", "no_topic"):
+        np.testing.assert_allclose(frame[name], loop_means(one.totals, COLUMNS.index(name)).ravel(), rtol=1e-12)
+    np.testing.assert_allclose(frame["sink_mass"], loop_means(one.totals, COLUMNS.index("special")).ravel(), rtol=1e-12)
+    np.testing.assert_allclose(frame["ratio"], frame["same_topic"] / frame["cross_topic"])
+    np.testing.assert_allclose(frame["difference"], frame["same_topic"] - frame["cross_topic"])
+    assert (frame["n_same_topic"] == one.totals.counts[0, :, SAME].sum()).all()
+    assert (frame["n_documents"] == 40).all()
+
+
+def test_the_headline_is_the_mean_over_heads_and_the_ratio_of_the_means() -> None:
+    one = result()
+    headline = one.headline()
+    same, cross = loop_means(one.totals, SAME).mean(), loop_means(one.totals, CROSS).mean()
+    assert headline.same_topic == pytest.approx(same, rel=1e-12)
+    assert headline.cross_topic == pytest.approx(cross, rel=1e-12)
+    assert headline.ratio == pytest.approx(same / cross, rel=1e-12)
+    assert headline.ratio_low < headline.ratio < headline.ratio_high
+    assert headline.n_same_topic == one.pair_counts["same_topic"]
+
+
+def test_pair_counts_are_exact_and_of_the_layer_that_sees_most() -> None:
+    one = result()
+    totals = one.totals
+    totals.counts[1, :, :4] //= 2  # a layer with a window
+    expected = totals.counts[0].sum(axis=0)[:4].tolist()
+    assert list(one.pair_counts.items()) == list(
+        zip(("same_token", "same_topic", "cross_topic", "no_topic"), expected, strict=True)
+    )
+
+
+def test_an_empty_class_is_nan_with_count_zero() -> None:
+    one = result()
+    one.totals.sums[..., CROSS] = 0
+    one.totals.counts[..., CROSS] = 0
+    frame = one.to_frame()
+    assert frame[["cross_topic", "difference", "ratio", "ratio_low", "ratio_high"]].isna().all(axis=None)
+    assert (frame["n_cross_topic"] == 0).all()
+    assert frame["same_topic"].notna().all()
+    assert np.isnan(one.headline().cross_topic)
+    assert np.isnan(one.headline().ratio)
+    assert one.pair_counts["cross_topic"] == 0
+    assert "nan" in repr(one)
+
+
+def test_intervals_agree_with_scipy() -> None:
+    """The percentile bootstrap of scipy over the groups' sums, drawn with another generator."""
+    one = result(60, n_heads=1, layers=(0,))
+    used = slice(0, 60)
+    sums, counts = one.totals.sums[0, 0, used], one.totals.counts[0, used]
+
+    def ratio(same, n_same, cross, n_cross, axis=-1):
+        return (same.sum(axis) / n_same.sum(axis)) / (cross.sum(axis) / n_cross.sum(axis))
+
+    expected = scipy.stats.bootstrap(
+        (sums[:, SAME], counts[:, SAME], sums[:, CROSS], counts[:, CROSS]),
+        ratio,
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=20_000,
+        confidence_level=0.9,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    head = one.confidence_interval(0.9, n_resamples=20_000)
+    headline = one.headline(level=0.9, n_resamples=20_000)
+    width = expected.high - expected.low
+    # the ends of 20,000 resamples are known to about 1.5 % of the interval's width
+    for low, high in ((head.low[0, 0], head.high[0, 0]), (headline.ratio_low, headline.ratio_high)):
+        assert low == pytest.approx(expected.low, abs=0.06 * width)
+        assert high == pytest.approx(expected.high, abs=0.06 * width)
+
+
+def test_the_level_and_the_seed_matter() -> None:
+    one = result()
+    narrow, wide = one.confidence_interval(0.5), one.confidence_interval(0.99)
+    assert (wide.low < narrow.low).all()
+    assert (narrow.high < wide.high).all()
+    assert (one.confidence_interval().low == one.confidence_interval().low).all()
+    assert (replace(one, seed=4).confidence_interval().low != one.confidence_interval().low).any()
+
+
+def test_one_group_alone_has_no_interval() -> None:
+    frame = result(1).to_frame()
+    assert frame[["ratio_low", "ratio_high"]].isna().all(axis=None)
+    assert frame["ratio"].notna().all()
+    assert np.isnan(result(1).headline().ratio_low)
+
+
+def test_merging_adds_sums_counts_and_tallies() -> None:
+    a, b = result(40, seed=1), result(30, seed=2, corpus="other")
+    both = a.merge(b)
+    np.testing.assert_array_equal(both.totals.sums, a.totals.sums + b.totals.sums)
+    np.testing.assert_array_equal(both.totals.counts, a.totals.counts + b.totals.counts)
+    np.testing.assert_array_equal(both.totals.n_documents, a.totals.n_documents + b.totals.n_documents)
+    assert both.n_documents == 70
+    assert both.options["corpus"] == "list + other"
+    np.testing.assert_array_equal(b.merge(a).totals.sums, both.totals.sums)
+
+
+def test_merging_leaves_both_as_they_were() -> None:
+    a, b = result(40, seed=1), result(30, seed=2)
+    before = a.totals.sums.copy(), b.totals.sums.copy()
+    both = a.merge(b)
+    both.totals.sums += 1
+    np.testing.assert_array_equal(a.totals.sums, before[0])
+    np.testing.assert_array_equal(b.totals.sums, before[1])
+
+
+@pytest.mark.parametrize(("name", "value"), [("labels", "abd"), ("words", "merge"), ("max_length", 64)])
+def test_results_measured_differently_do_not_merge(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"measured alike can be merged: {name} is"):
+        result().merge(result(**{name: value}))
+
+
+def test_results_of_other_layers_or_heads_do_not_merge() -> None:
+    for other in (result(layers=(0, 4)), result(n_heads=3)):
+        with pytest.raises(ValueError, match="same layers and heads"):
+            result().merge(other)
+
+
+def test_a_saved_result_comes_back_exactly(tmp_path: Path) -> None:
+    one = result()
+    one.save(tmp_path / "saved")
+    back = AttentionResult.load(tmp_path / "saved")
+    for name in ("sums", "counts", "n_documents", "n_excluded_rows"):
+        np.testing.assert_array_equal(getattr(back.totals, name), getattr(one.totals, name))
+        assert getattr(back.totals, name).dtype == getattr(one.totals, name).dtype
+    assert replace(back, totals=one.totals) == replace(one, totals=one.totals)
+    assert back.to_frame().equals(one.to_frame())
+    back.merge(one)
+
+
+def test_an_interrupted_save_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first half of the new report is on disk when the second fails."""
+    folder = tmp_path / "report"
+    ProbeReport(result(seed=1), None).save(folder)
+    new = ProbeReport(result(seed=2), None, baseline=ProbeReport(result(seed=3), None))
+
+    def full_disk(self: ProbeReport, folder: Path) -> None:
+        new.attention.save(folder / "attention")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(ProbeReport, "_write", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        new.save(folder)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(ProbeReport.load(folder).attention.totals.sums, result(seed=1).totals.sums)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_save_that_cannot_be_put_in_place_leaves_the_old_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "report"
+    ProbeReport(result(seed=1), None).save(folder)
+    move = Path.replace
+
+    def fail_for_new(self: Path, target: Path) -> Path:
+        if (self / "attention").exists() and self.name not in ("report", "old"):
+            raise OSError("interrupted")
+        return move(self, target)
+
+    monkeypatch.setattr(Path, "replace", fail_for_new)
+    monkeypatch.setattr(ProbeReport, "_write", lambda self, folder: (folder / "attention").mkdir())
+    with pytest.raises(OSError, match="interrupted"):
+        ProbeReport(result(seed=2), None).save(folder)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(ProbeReport.load(folder).attention.totals.sums, result(seed=1).totals.sums)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_report_replaces_an_earlier_one_whole(tmp_path: Path) -> None:
+    with_twin = ProbeReport(result(seed=1), None, baseline=ProbeReport(result(seed=2), None))
+    with_twin.save(tmp_path / "report")
+    ProbeReport(result(seed=3), None).save(tmp_path / "report")
+    back = ProbeReport.load(tmp_path / "report")
+    assert back.baseline is None
+    np.testing.assert_array_equal(back.attention.totals.sums, result(seed=3).totals.sums)
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "attention/picture.png"])
+def test_a_folder_that_is_no_report_is_not_replaced(tmp_path: Path, stranger: str) -> None:
+    """Not even one that holds a report and something else."""
+    if stranger == "notes.txt":
+        ProbeReport(result(), None).save(tmp_path / "work")
+    (tmp_path / "work" / stranger).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "work" / stranger).write_text("mine")
+    with pytest.raises(FileExistsError, match="is not a saved report"):
+        ProbeReport(result(), None).save(tmp_path / "work")
+    assert (tmp_path / "work" / stranger).read_text() == "mine"
+
+
+def test_what_is_no_report_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="not a saved attention result"):
+        ProbeReport.load(tmp_path / "nowhere")
+
+
+def test_another_estimator_or_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="estimator must be one of"):
+        result().to_frame("median")
+    with pytest.raises(ValueError, match=r"level must be in \[0, 1\]"):
+        result().headline(level=95.0)
+    with pytest.raises(ValueError, match="column must be one of"):
+        result().means("sameness")
+
+
+def test_the_group_of_a_document_is_the_same_everywhere() -> None:
+    """Written down once: saved results must stay mergeable."""
+    assert [group_of(name) for name in ("0", "1", "Łódź")] == [117, 118, 143]
+    counts = np.bincount([group_of(str(number)) for number in range(20_000)], minlength=N_GROUPS)
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3

@@ -1,0 +1,199 @@
+"""``with attach(model, labels) as probe:`` any forward pass in the block is counted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._axes import WordPolicy
+from .._errors import PatternError
+from .._validation import require_count, require_one_of
+from ..statistics import AttentionResult
+from ..tokens import DocumentReader, Window
+from ..topics import TopicLabels
+from ._counting import PatternCounter
+from ._hooks import mask_of_call, observed, pattern_hooks, require_all_fired, require_probeable
+from ._provenance import provenance
+
+
+def attach(
+    model: Any,
+    labels: TopicLabels,
+    tokenizer: Any = None,
+    *,
+    words: WordPolicy = "whole",
+    layers: Sequence[int] | None = None,
+    seed: int = 0,
+) -> AttachedProbe:
+    """Return a context manager that counts every forward pass in its block, whoever makes it.
+
+    Each row of a batch is one document. Text, token ids, ``run_with_hooks`` and ``run_with_cache``
+    are all counted; the attention mask is read from the call, under the name that the model knows.
+    Without a mask, positions with the pad id that no real token attends to are pads.
+
+    Args:
+        model: any TransformerLens model in evaluation mode.
+        labels: topics of words, or of token ids.
+        tokenizer: the model's own (``model.tokenizer``) unless given; not needed for labels of token ids.
+        words: ``"whole"`` or ``"merge"``, see :func:`probe`.
+        layers: layers to count, negative ones from the end; None for all that have attention.
+        seed: of the intervals' resamples.
+
+    Raises:
+        TypeError, ValueError: for a model that cannot be hooked or is in training mode.
+        PatternError: at the end of a forward pass, if a pattern never came. A pass that fails is not counted.
+
+    Example:
+        with topic_probes.attach(model, labels) as probe:
+            model(tokens, attention_mask=mask)
+        probe.result().headline()
+    """
+    return AttachedProbe(model, labels, tokenizer, words=words, layers=layers, seed=seed)
+
+
+class AttachedProbe:
+    """A probe on a model: see :func:`attach`, which makes it."""
+
+    def __init__(
+        self,
+        model: Any,
+        labels: TopicLabels,
+        tokenizer: Any,
+        *,
+        words: WordPolicy,
+        layers: Sequence[int] | None,
+        seed: int,
+    ) -> None:
+        require_one_of("words", words, ("whole", "merge"))
+        require_count("seed", seed, minimum=0)
+        require_probeable(model)
+        self._model = model
+        self._names, self._unavailable = pattern_hooks(model, layers)
+        tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+        self._reader = DocumentReader(tokenizer, words=words, of_words=labels.of_words)
+        self._counter = PatternCounter(tuple(self._names), labels)
+        self._options = provenance(model, labels, words=words)
+        self._seed = seed
+        self._stack = ExitStack()
+        self._ids: Tensor | None = None
+        self._mask: Tensor | None = None
+        self._begun = False
+        self._tally = replace(self._reader.tally)
+
+    def __enter__(self) -> AttachedProbe:
+        require_probeable(self._model)
+        hooks = [(name, self._hook(layer)) for layer, name in self._names.items()]
+        self._stack.enter_context(observed(self._model, hooks, self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def result(self) -> AttentionResult:
+        """Return what was counted so far.
+
+        Raises:
+            PatternError: if no forward pass was.
+        """
+        if self._counter.totals is None:
+            raise PatternError("no forward pass was counted: run the model inside the with block")
+        return AttentionResult(
+            totals=copy.deepcopy(self._counter.totals),
+            tally=self._reader.tally.as_dict(),
+            visibility={layer: str(seen) for layer, seen in self._counter.visibility.items()},
+            unavailable_layers=self._unavailable,
+            options=dict(self._options),
+            seed=self._seed,
+        )
+
+    def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Begin a forward pass of the model (called by the observer)."""
+        require_probeable(self._model)
+        self._tally = replace(self._reader.tally)
+        self._counter.drop_batch()
+        self._mask = mask_of_call(self._model, args, kwargs)
+        self._ids, self._begun = None, False
+
+    def on_ids(self, token_ids: Tensor) -> None:
+        """Take the token ids that are about to be embedded (called by the observer)."""
+        if torch.is_floating_point(token_ids):
+            raise PatternError("attach needs token ids, and the model was given embeddings")
+        self._ids = token_ids.detach()
+
+    def after_call(self) -> None:
+        """Count the pass that has ended (called by the observer)."""
+        silent = set(self._names) - self._counter.fired
+        if silent == set(self._names) and self._counter.totals is not None:
+            raise PatternError(
+                "no attention pattern came in this forward pass, and some came in an earlier one: the hooks were "
+                "removed inside the block; do not call reset_hooks() there"
+            )
+        require_all_fired(self._model, self._names, self._counter.fired)
+        self._counter.end_batch()
+        self._mask = self._ids = None
+
+    def call_failed(self) -> None:
+        """Forget the pass, which ended by an exception (called by the observer)."""
+        self._counter.drop_batch()
+        self._reader.tally = self._tally
+        self._mask = self._ids = None
+
+    def _hook(self, layer: int) -> Any:
+        def count(tensor: Tensor, *, hook: Any) -> None:
+            if not self._begun:
+                self._begin(tensor)
+            self._counter.count(layer, tensor)
+
+        return count
+
+    def _begin(self, pattern: Tensor) -> None:
+        """Take the rows of this forward pass, when its first pattern comes."""
+        if self._ids is None:
+            raise PatternError(
+                "attach needs token ids, and this forward pass embedded none: run the whole model on ids or text, and "
+                "generate outside the block"
+            )
+        ids = self._ids.reshape(-1, self._ids.shape[-1]).cpu()
+        n_rows, length = ids.shape
+        fits = pattern.ndim == 4 and (pattern.shape[0], *pattern.shape[2:]) == (n_rows, length, length)
+        if not fits or (self._mask is not None and self._mask.numel() != ids.numel()):
+            raise PatternError(
+                f"a pattern of shape {tuple(pattern.shape)} and the model's mask do not fit token ids of shape "
+                f"{tuple(ids.shape)}: generation with a key-value cache cannot be counted, run the whole text through "
+                "the model instead"
+            )
+        windows: list[Window | None] = []
+        positions: list[slice | Tensor] = []
+        for row, is_real in zip(ids, self._real_positions(ids, pattern), strict=True):
+            where = torch.nonzero(is_real).flatten()
+            if len(where) == 0:
+                self._reader.tally.n_empty += 1
+                windows.append(None)
+                positions.append(slice(0, 0))
+                continue
+            document_id = str(self._reader.tally.n_documents)
+            windows.append(self._reader.row(document_id, row[where].numpy()))
+            contiguous = int(where[-1] - where[0]) + 1 == len(where)
+            positions.append(slice(int(where[0]), int(where[-1]) + 1) if contiguous else where.to(pattern.device))
+        self._counter.begin_batch(windows, positions)
+        self._begun = True
+
+    def _real_positions(self, ids: Tensor, pattern: Tensor) -> Tensor:
+        """Return [batch, pos] which positions hold tokens that take part in the model's work."""
+        if self._mask is not None:
+            return self._mask.reshape(ids.shape).cpu() != 0
+        pad = getattr(self._reader.tokenizer, "pad_token_id", None)
+        real = torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad
+        for index in torch.nonzero(~real.all(dim=1)).flatten().tolist():
+            attended = (pattern[index][:, real[index].to(pattern.device)] > 0).any(dim=0).any(dim=0)
+            real[index] |= attended.cpu()
+        return real

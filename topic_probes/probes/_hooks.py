@@ -1,0 +1,299 @@
+"""The door to TransformerLens: what we ask of a model, and how it is left as it was.
+
+A model is recognised by what it can do, never by its class: it has a ``cfg``, a ``hook_dict`` and
+``hooks``. That holds for HookedTransformer, HookedEncoder, TransformerBridge and for any
+HookedRootModule with the same hook points.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from numbers import Integral
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from .._errors import PatternError
+
+_PATTERN_HOOK = re.compile(r"blocks\.(\d+)\.attn\.hook_pattern")
+_MASK_ARGUMENTS = ("attention_mask", "one_zero_attention_mask")
+_TWIN_SEED = 303_04245
+"""Added to the seed of untrained weights: a model that the caller drew with the same small seed is not its own twin."""
+
+
+@runtime_checkable
+class HookableModel(Protocol):
+    """What a model must offer to be probed."""
+
+    cfg: Any
+
+    @property
+    def hook_dict(self) -> dict[str, Any]: ...
+
+    def hooks(self, fwd_hooks: Any = ..., bwd_hooks: Any = ...) -> Any: ...
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class _Enough(Exception):
+    """Raised inside our own hook to end a forward pass whose remaining layers nobody asked for."""
+
+
+def require_probeable(model: Any) -> None:
+    """Raise unless ``model`` can be hooked and is in evaluation mode.
+
+    Raises:
+        TypeError: if it has no hooks.
+        ValueError: if it is in training mode (dropout would change what is measured).
+    """
+    missing = [name for name in ("cfg", "hook_dict", "hooks", "forward") if not hasattr(model, name)]
+    if missing:
+        raise TypeError(
+            f"model must be a TransformerLens model (HookedTransformer, HookedEncoder, TransformerBridge), got "
+            f"{type(model).__name__} without {', '.join(missing)}: "
+            "wrap a Hugging Face model by TransformerBridge.boot_transformers(name, hf_model=model)"
+        )
+    if model.training:
+        raise ValueError(
+            f"model must be in evaluation mode, got a {type(model).__name__} in training mode: model.eval()"
+        )
+
+
+def pattern_hooks(model: HookableModel, layers: Sequence[int] | None = None) -> tuple[dict[int, str], tuple[int, ...]]:
+    """Return the attention pattern hooks by layer, and the layers of the model that have none.
+
+    Args:
+        model: any TransformerLens model.
+        layers: the layers wanted (negative ones count from the end); None for all that have attention.
+
+    Raises:
+        PatternError: if no layer has attention, or one that was asked for has none.
+        ValueError: if a layer does not exist.
+    """
+    found = {int(match[1]): name for name in model.hook_dict if (match := _PATTERN_HOOK.fullmatch(name))}
+    n_layers = int(getattr(model.cfg, "n_layers", 0) or 0)
+    unavailable = tuple(layer for layer in range(n_layers) if layer not in found)
+    if not found:
+        raise PatternError(
+            f"{describe(model)} has no attention pattern to read: none of its hooks is called "
+            "blocks.{layer}.attn.hook_pattern; a model without attention cannot be probed for it"
+        )
+    if layers is None:
+        return dict(sorted(found.items())), unavailable
+    wanted: dict[int, str] = {}
+    for layer in layers:
+        if isinstance(layer, bool) or not isinstance(layer, Integral):
+            raise TypeError(f"layers must be whole numbers, got {layer!r}")
+        number = layer + n_layers if layer < 0 else layer
+        if not 0 <= number < max(n_layers, max(found) + 1):
+            raise ValueError(f"layers must be in [0, {n_layers}), or negative and counted from the end, got {layer}")
+        if number not in found:
+            raise PatternError(
+                f"layer {number} of {describe(model)} has no attention; layers that have: {sorted(found)}"
+            )
+        wanted[number] = found[number]
+    if not wanted:
+        raise ValueError("layers must name at least one layer, or be None for all, got none")
+    return dict(sorted(wanted.items())), unavailable
+
+
+def require_all_fired(model: HookableModel, asked: dict[int, str], fired: set[int]) -> None:
+    """Raise PatternError if a pattern that was asked for never came."""
+    silent = sorted(set(asked) - fired)
+    if silent:
+        listed = ", ".join(map(str, silent))
+        raise PatternError(
+            f"the attention pattern of layer{'s' if len(silent) > 1 else ''} {listed} of {describe(model)} never came: "
+            'load the model with attn_implementation="eager" (sdpa and flash attention make no pattern), '
+            "or pass layers= without them"
+        )
+
+
+def describe(model: Any) -> str:
+    """Return the class and the name of a model, for messages and results."""
+    name = getattr(getattr(model, "cfg", None), "model_name", None)
+    return type(model).__name__ + (f" {name!r}" if name else "")
+
+
+def device_of(model: Any) -> torch.device:
+    """Return the device where token ids are expected: that of the first parameter."""
+    return next(iter(model.parameters())).device
+
+
+def mask_argument(model: HookableModel) -> str | None:
+    """Return the name under which the model's forward takes a 0/1 mask of real tokens, or None if it takes none."""
+    parameters = inspect.signature(type(model).forward).parameters
+    return next((name for name in _MASK_ARGUMENTS if name in parameters), None)
+
+
+def mask_of_call(model: HookableModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the mask [batch, pos] that a call of the model's forward carries, or None."""
+    bound = inspect.signature(type(model).forward).bind_partial(model, *args, **kwargs).arguments
+    given = {**bound, **bound.get("kwargs", {})}
+    return next((given[name] for name in _MASK_ARGUMENTS if given.get(name) is not None), None)
+
+
+class Observer(Protocol):
+    """What :func:`observed` calls while forward passes go by."""
+
+    def before_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The model's forward begins."""
+
+    def on_ids(self, token_ids: Tensor) -> None:
+        """Token ids [batch, pos] are about to be embedded."""
+
+    def after_call(self) -> None:
+        """The forward has ended without an exception."""
+
+    def call_failed(self) -> None:
+        """The forward, or ``after_call``, has ended by an exception."""
+
+
+@contextmanager
+def observed(model: HookableModel, fwd_hooks: list[tuple[str, Any]], observer: Any) -> Iterator[None]:
+    """Observe every forward pass in the block, and leave the model exactly as it was.
+
+    Args:
+        model: any TransformerLens model.
+        fwd_hooks: pairs (hook name, ``fn(tensor, *, hook)``).
+        observer: an :class:`Observer`.
+    """
+    bare_forward = model.forward
+    own_forward = model.__dict__.get("forward")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        observer.before_call(args, kwargs)
+        try:
+            output = bare_forward(*args, **kwargs)
+            observer.after_call()
+        except BaseException:
+            observer.call_failed()
+            raise
+        return output
+
+    def embedding(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        observer.on_ids(args[0] if args else next(iter(kwargs.values())))
+
+    handle = model.embed.register_forward_pre_hook(embedding, with_kwargs=True)  # pyright: ignore[reportAttributeAccessIssue]
+    # Straight into __dict__: run_with_hooks calls .forward, not the module, and a bridge's own
+    # __setattr__ would pass the name on to the wrapped model.
+    model.__dict__["forward"] = forward
+    try:
+        with model.hooks(fwd_hooks=fwd_hooks):
+            yield
+    finally:
+        handle.remove()
+        if own_forward is None:
+            model.__dict__.pop("forward", None)
+        else:
+            model.__dict__["forward"] = own_forward
+
+
+def run_until_pattern(
+    model: HookableModel, token_ids: Tensor, mask: Tensor | None, hooks: dict[int, Any], names: dict[int, str]
+) -> None:
+    """Run the model as far as the last pattern that is wanted: no later layer, no unembedding, no gradient.
+
+    Args:
+        model: any TransformerLens model.
+        token_ids: [batch, pos] ids.
+        mask: [batch, pos] 1 for real tokens, or None.
+        hooks: layer -> ``fn(tensor, *, hook)``.
+        names: layer -> name of its pattern hook.
+    """
+    last = max(names)
+
+    def stop(tensor: Tensor, *, hook: Any) -> None:
+        raise _Enough
+
+    fwd_hooks = [(names[layer], function) for layer, function in hooks.items()] + [(names[last], stop)]
+    arguments = {} if mask is None else {str(mask_argument(model)): mask}
+    with torch.no_grad(), model.hooks(fwd_hooks=fwd_hooks), suppress(_Enough):
+        model.forward(token_ids, **arguments)
+
+
+def embedding_matrix(model: Any) -> tuple[Tensor, str]:
+    """Return the token embedding [d_vocab, d_model] of a model, and which matrix it is.
+
+    The name says whether it is raw or processed: TransformerLens' loaders may fold layer norm and
+    centre the weights that write to the residual stream, which changes dot products and cosines.
+    """
+    matrix = model.W_E
+    weights = matrix.detach()
+    config = model.cfg
+    processing = []
+    if str(getattr(config, "normalization_type", "")) in ("LNPre", "RMSPre"):
+        processing.append("layer norm folded")
+    if getattr(model, "compatibility_mode", False):
+        processing.append("compatibility mode")
+    sample = weights[: min(len(weights), 1024)].double()
+    if float(sample.mean(dim=1).abs().max()) < 1e-6 * max(float(sample.abs().max()), 1e-30):
+        processing.append("centred")
+    return weights, f"W_E of {describe(model)} ({', '.join(processing) or 'raw'})"
+
+
+def untrained_twin(model: Any, seed: int) -> Any:
+    """Return a model of the same architecture with freshly initialised weights; the global generator is untouched.
+
+    A bridge around a Hugging Face model is built anew around a fresh one, initialised as that class
+    initialises itself. A model with TransformerLens' own parameters is copied and drawn afresh:
+    matrices from a normal distribution of standard deviation ``cfg.initializer_range`` (0.02 where
+    none is set), norms one, biases zero.
+    """
+    # Only the generator of the CPU is used and put back: torch.manual_seed would seed those of all devices.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(_TWIN_SEED + seed)
+        wrapped = model.__dict__.get("original_model")
+        if wrapped is not None and hasattr(wrapped, "config"):
+            return _fresh_bridge(model, wrapped)
+        twin = _bare_copy(model)
+        if wrapped is not None:
+            twin.cfg.seed = _TWIN_SEED + seed
+            twin.init_weights()
+        else:
+            _draw_parameters(twin)
+        return twin.eval()
+
+
+def _bare_copy(model: Any) -> Any:
+    """Return a copy without the hooks that the caller, or a probe around this one, has put on the model."""
+    shared = getattr(model, "tokenizer", None)
+    twin = copy.deepcopy(model, {id(shared): shared})
+    twin.__dict__.pop("forward", None)
+    twin.reset_hooks(including_permanent=True)
+    twin.embed._forward_pre_hooks.clear()
+    return twin
+
+
+def _fresh_bridge(model: Any, wrapped: Any) -> Any:
+    from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
+
+    config = copy.deepcopy(wrapped.config)
+    config._attn_implementation = "eager"
+    fresh = type(wrapped)(config).to(device=device_of(model), dtype=next(iter(model.parameters())).dtype).eval()
+    twin = build_bridge_from_module(
+        fresh,
+        architecture=model.cfg.architecture,
+        hf_config=config,
+        model_name=getattr(model.cfg, "model_name", "twin"),
+    )
+    return twin.eval()
+
+
+def _draw_parameters(twin: Any) -> None:
+    deviation = float(getattr(twin.cfg, "initializer_range", -1.0) or -1.0)
+    with torch.no_grad():
+        for name, parameter in twin.named_parameters():
+            leaf = name.rsplit(".", 1)[-1]
+            if leaf == "w":
+                parameter.fill_(1.0)
+            elif leaf.startswith("b_") or leaf == "b" or parameter.ndim < 2:
+                parameter.zero_()
+            else:
+                drawn = torch.empty(parameter.shape).normal_(std=deviation if deviation > 0 else 0.02)
+                parameter.copy_(drawn)  # drawn on the CPU: the same on every device

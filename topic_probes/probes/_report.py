@@ -1,0 +1,145 @@
+"""What ``probe`` returns: attention, embedding, and the same of the untrained twin."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..statistics import AttentionResult, EmbeddingResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """Attention and embedding of one model, and of its untrained twin over the same documents."""
+
+    attention: AttentionResult
+    embedding: EmbeddingResult | None
+    """None where fewer than two labelled words are one token of the vocabulary."""
+    baseline: ProbeReport | None = None
+    """The same of the architecture with freshly initialised weights; None if it was not asked for."""
+
+    @property
+    def models(self) -> dict[str, ProbeReport]:
+        """Return ``{"trained": self}``, with ``"untrained"`` where there is a baseline."""
+        return {"trained": self} if self.baseline is None else {"trained": self, "untrained": self.baseline}
+
+    def headline_frame(self, *, level: float = 0.95) -> pd.DataFrame:
+        """Return P1's table: one row per model with ``same_topic cross_topic ratio ratio_low ratio_high``."""
+        import pandas as pd
+
+        rows = [
+            {"model": name, **report.attention.headline(level=level).to_dict()} for name, report in self.models.items()
+        ]
+        return pd.DataFrame(rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the heads of all models: the columns of ``AttentionResult.to_frame`` and ``model``."""
+        import pandas as pd
+
+        frames = [report.attention.to_frame().assign(model=name) for name, report in self.models.items()]
+        return pd.concat(frames, ignore_index=True)
+
+    def embedding_frame(self) -> pd.DataFrame:
+        """Return the embedding measures of all models: the columns of ``EmbeddingResult.to_frame`` and ``model``."""
+        import pandas as pd
+
+        frames = [
+            report.embedding.to_frame().assign(model=name)
+            for name, report in self.models.items()
+            if report.embedding is not None
+        ]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def plot_heads(self, ax: Any = None) -> Any:
+        """Draw layers x heads, coloured by the log ratio of same- to cross-topic attention; return the Axes."""
+        from ..report import plot_heads
+
+        return plot_heads(self.attention.to_frame(), ax=ax)
+
+    def plot_classes(self, ax: Any = None) -> Any:
+        """Draw same- against cross-topic attention, trained against untrained; return the Axes."""
+        from ..report import plot_classes
+
+        wide = self.headline_frame()
+        tidy = wide.melt(
+            id_vars="model", value_vars=["same_topic", "cross_topic"], var_name="pair_class", value_name="mean"
+        )
+        return plot_classes(tidy, ax=ax)
+
+    def save(self, folder: str | PathLike) -> None:
+        """Write the report to a folder, whole or not at all; an earlier report there is replaced.
+
+        Raises:
+            FileExistsError: if ``folder`` holds something that is not a report.
+        """
+        target = Path(folder)
+        if target.exists() and not _may_be_replaced(target):
+            raise FileExistsError(f"{target} exists and is not a saved report: choose another folder, or remove it")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            self._write(beside)
+            beside.chmod(0o755)
+            _put_in_place(beside, target)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+    def _write(self, folder: Path) -> None:
+        self.attention.save(folder / "attention")
+        if self.embedding is not None:
+            self.embedding.save(folder / "embedding")
+        if self.baseline is not None:
+            self.baseline._write(folder / "baseline")
+
+    @classmethod
+    def load(cls, folder: str | PathLike) -> ProbeReport:
+        """Return a report that :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: if ``folder`` holds none.
+        """
+        source = Path(folder)
+        embedding, baseline = source / "embedding", source / "baseline"
+        return cls(
+            attention=AttentionResult.load(source / "attention"),
+            embedding=EmbeddingResult.load(embedding) if embedding.exists() else None,
+            baseline=cls.load(baseline) if baseline.exists() else None,
+        )
+
+    def __repr__(self) -> str:
+        twin = "no baseline" if self.baseline is None else f"untrained: {self.baseline.attention!r}"
+        return f"ProbeReport({self.attention!r}, {self.embedding!r}, {twin})"
+
+
+_PARTS = {"attention", "embedding", "baseline"}
+
+
+def _may_be_replaced(folder: Path) -> bool:
+    """Whether a folder is empty or holds a report and nothing else."""
+    if not folder.is_dir():
+        return False
+    found = {entry.name for entry in folder.iterdir()}
+    return not found or (found <= _PARTS and (folder / "attention" / "description.json").is_file())
+
+
+def _put_in_place(new: Path, target: Path) -> None:
+    """Move ``new`` to ``target``; what was there is deleted only afterwards."""
+    if not target.exists():
+        new.replace(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)) / "old"
+    target.replace(old)
+    try:
+        new.replace(target)
+    except BaseException:
+        old.replace(target)
+        raise
+    finally:
+        shutil.rmtree(old.parent, ignore_errors=True)

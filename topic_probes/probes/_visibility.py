@@ -1,0 +1,85 @@
+"""What a query may see, read off the patterns.
+
+Configurations are not to be trusted here: some bridges call BERT causal. A masked key gets a weight
+of exactly zero from every head, so the farthest key with any weight, behind and ahead, is the reach
+of a layer. What was learned stays true: a row shows a lower bound, and no row that fits into that
+bound can tell it from the full reach. Only a row longer than a window shows that there is one, so the
+reach is learned again whenever a row comes that is longer than all before, and whenever a row's
+attention is not all within it.
+
+The limit of this: in float16 a weight below 6e-8 is zero as well. Where all heads of a layer give such
+weights to the farthest keys of its longest row, the reach is found a little too short.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_SPARSE = 0.9
+"""Below this share of keys in reach with any weight a layer's mask is no band: blocks of any size have 1/2 to 2/3."""
+
+
+@dataclass
+class Visibility:
+    """The reach of one layer: a query at i may see keys from i - back to i + ahead."""
+
+    longest: int = 0
+    """Length of the longest row seen, holes included."""
+    back: int = 0
+    ahead: int = 0
+    warned: bool = False
+    """Whether it was said that the mask is no band."""
+
+    def learn(self, layer: int, patterns: Sequence[Tensor], places: Sequence[Tensor] | None = None) -> None:
+        """Widen the reach by patterns of rows without pads.
+
+        Args:
+            layer: named in the warning.
+            patterns: [head, query_pos, key_pos] one a row.
+            places: [pos] where the row's tokens stand, for masks with holes; 0, 1, 2, ... unless given.
+        """
+        looks = []
+        for number, pattern in enumerate(patterns):
+            seen = (pattern > 0).any(dim=0).cpu()
+            place = torch.arange(len(seen)) if places is None else places[number]
+            offset = place[:, None] - place[None, :]
+            looks.append((seen, offset))
+            if seen.any():
+                self.longest = max(self.longest, int(offset.max()) + 1)
+                self.back = max(self.back, int(offset[seen].max()))
+                self.ahead = max(self.ahead, -int(offset[seen].min()))
+        if looks and not self.warned:
+            self._doubt(layer, max(self._share(seen, offset) for seen, offset in looks))
+
+    def _share(self, seen: Tensor, offset: Tensor) -> float:
+        """Return the share of keys in reach that have any weight, over the queries that see anything."""
+        in_reach = (offset <= self.back) & (-offset <= self.ahead) & seen.any(dim=1)[:, None]
+        return int(seen.sum()) / max(int(in_reach.sum()), 1)
+
+    def _doubt(self, layer: int, share: float) -> None:
+        if 0 < share < _SPARSE:
+            self.warned = True
+            warnings.warn(
+                f"the queries of layer {layer} reach {share:.0%} of the keys between the nearest and the farthest that "
+                "they see: its mask is not a window, and means in units of uniform attention are too large there",
+                stacklevel=2,
+            )
+
+    def reach(self, length: int) -> tuple[int, int]:
+        """Return how far back and ahead a query sees in a row of ``length`` tokens."""
+        return min(self.back, length - 1), min(self.ahead, length - 1)
+
+    def __str__(self) -> str:
+        if self.longest <= 1:
+            return "unknown (rows of one token)"
+        far_back, far_ahead = self.back >= self.longest - 1, self.ahead >= self.longest - 1
+        if far_back and far_ahead:
+            return "bidirectional"
+        if self.ahead == 0:
+            return "causal" if far_back else f"causal, window of {self.back + 1}"
+        return f"window of {self.back} back and {self.ahead} ahead"
