@@ -27,5 +27,5 @@ def require_fraction(name: str, value: Any) -> None:
     """Raise unless ``value`` is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number in [0, 1], got {value!r}")
-    if not 0 <= value <= 1:
+    if not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {value!r}")

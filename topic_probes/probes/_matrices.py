@@ -41,7 +41,8 @@ def word_attention(
     Args:
         model: any TransformerLens model in evaluation mode.
         text: the document; its first ``max_length`` tokens are read.
-        layer, head: which head.
+        layer: its layer, a negative one from the end.
+        head: its number within the layer.
         tokenizer: the model's own (``model.tokenizer``) unless given.
         words: ``"whole"`` or ``"merge"``, as for :func:`probe`.
         max_length: tokens to read.

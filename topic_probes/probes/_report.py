@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._folders import whole_folder
 from ..statistics import AttentionResult, EmbeddingResult
 
 if TYPE_CHECKING:
@@ -79,17 +78,8 @@ class ProbeReport:
         Raises:
             FileExistsError: if ``folder`` holds something that is not a report.
         """
-        target = Path(folder)
-        if target.exists() and not _may_be_replaced(target):
-            raise FileExistsError(f"{target} exists and is not a saved report: choose another folder, or remove it")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            self._write(beside)
-            beside.chmod(0o755)
-            _put_in_place(beside, target)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        with whole_folder(folder, kind="a saved report", replaceable=_is_report) as new:
+            self._write(new)
 
     def _write(self, folder: Path) -> None:
         self.attention.save(folder / "attention")
@@ -118,28 +108,7 @@ class ProbeReport:
         return f"ProbeReport({self.attention!r}, {self.embedding!r}, {twin})"
 
 
-_PARTS = {"attention", "embedding", "baseline"}
-
-
-def _may_be_replaced(folder: Path) -> bool:
-    """Whether a folder is empty or holds a report and nothing else."""
-    if not folder.is_dir():
-        return False
+def _is_report(folder: Path) -> bool:
+    """Whether a folder holds a report and nothing else."""
     found = {entry.name for entry in folder.iterdir()}
-    return not found or (found <= _PARTS and (folder / "attention" / "description.json").is_file())
-
-
-def _put_in_place(new: Path, target: Path) -> None:
-    """Move ``new`` to ``target``; what was there is deleted only afterwards."""
-    if not target.exists():
-        new.replace(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)) / "old"
-    target.replace(old)
-    try:
-        new.replace(target)
-    except BaseException:
-        old.replace(target)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)
+    return found <= {"attention", "embedding", "baseline"} and (folder / "attention" / "description.json").is_file()
