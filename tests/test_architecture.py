@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tokens": frozenset(),
     "report": frozenset(),
     "architectures": frozenset(),
+    "models": frozenset(),
     "topics": frozenset({"corpora"}),
     "toy": frozenset({"corpora"}),
     "probes": frozenset({"topics", "statistics", "tokens", "corpora"}),
@@ -50,7 +51,7 @@ BACK_DOORS: dict[str, frozenset[str]] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "gensim": ("topics/_gensim.py", "corpora/_wikipedia.py"),
     "datasets": ("corpora/_huggingface.py",),
-    "transformer_lens": ("probes/_hooks.py", "architectures/", "toy/_model.py", "demo/"),
+    "transformer_lens": ("probes/_hooks.py", "architectures/", "models/", "toy/_model.py", "demo/"),
     "seaborn": ("report/",),
     "matplotlib": ("report/",),
     "typer": ("cli.py", "demo/"),
@@ -58,7 +59,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 }
 """Outside library -> the files or folders through which it comes in."""
 
-LAZY = frozenset({"probes", "report", "tokens", "demo"})
+LAZY = frozenset({"probes", "report", "tokens", "models", "demo"})
 """Parts that ``import topic_probes`` does not load until they are asked for."""
 
 HEAVY_BUT_FINE_IN_LAZY_PARTS = frozenset({"torch", "pandas"})

