@@ -9,15 +9,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from . import __version__
 from ._errors import PatternError
 
 OK, FAILURE, WRONG_CALL = 0, 1, 2
+_USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
+"""Click's UsageError, from wherever the installed typer takes it (a dependency, or a copy of its own)."""
 _WRONG_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, ModuleNotFoundError)
 
 app = typer.Typer(
@@ -33,12 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; ``argv`` is ``sys.argv[1:]`` unless given."""
     try:
         code = app(list(sys.argv[1:] if argv is None else argv), prog_name="topic-probes", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        return WRONG_CALL
-    except click.ClickException as error:
+    except _USAGE_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())
+            return WRONG_CALL
         return _say(error.format_message() + " (see topic-probes --help)", WRONG_CALL)
-    except click.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return _say("stopped before the end; nothing was written", FAILURE)
     except PatternError as error:
         return _say(str(error), FAILURE)
@@ -61,10 +62,11 @@ def _say(message: str, code: int) -> int:
     return code
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         print(f"topic-probes {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -21,7 +21,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["dmo"], "No such command"),
-        (["demo", "--n-topics", "many"], "not a valid int"),
+        (["demo", "--n-topics", "many"], "--n-topics"),
         (["demo", "--n-topics", "1"], "--n-topics"),
         (["demo", "--models", "gpt5"], "models must be one of 'minilm', 'smollm2', got 'gpt5'"),
     ],
