@@ -52,8 +52,8 @@ class Screen:
         tally = report.attention.tally
         self._out.rule(f"[bold]{title}[/bold]", align="left")
         self._out.print(
-            f"{tally['n_documents']} articles, {tally['n_tokens']:,} tokens, {tally['n_words_taking_part']:,} words that "
-            f"are one token each; a query sees: {', '.join(sorted(set(report.attention.visibility.values())))}"
+            f"{tally['n_documents']} articles, {tally['n_tokens']:,} tokens, {tally['n_words_taking_part']:,} words of "
+            f"one token; a query sees: {', '.join(sorted(set(report.attention.visibility.values())))}"
         )
         self._out.print(_attention_table(report))
         self._out.print(_embedding_table(report))

@@ -64,12 +64,23 @@ class ProbeReport:
 
     def plot_classes(self, ax: Any = None) -> Any:
         """Draw same- against cross-topic attention, trained against untrained; return the Axes."""
+        import pandas as pd
+
         from ..report import plot_classes
 
-        wide = self.headline_frame()
-        tidy = wide.melt(
-            id_vars="model", value_vars=["same_topic", "cross_topic"], var_name="pair_class", value_name="mean"
-        )
+        rows = [
+            {
+                "model": name,
+                "pair_class": pair_class,
+                "mean": headline[pair_class],
+                "low": headline[f"{pair_class}_low"],
+                "high": headline[f"{pair_class}_high"],
+            }
+            for name, report in self.models.items()
+            for headline in [report.attention.headline().to_dict()]
+            for pair_class in ("same_topic", "cross_topic")
+        ]
+        tidy = pd.DataFrame(rows)
         return plot_classes(tidy, ax=ax)
 
     def save(self, folder: str | PathLike) -> None:

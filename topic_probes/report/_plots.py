@@ -411,13 +411,15 @@ def _finish_bars(ax: Axes, models: Sequence[str], label: str) -> None:
     ax.set_xticks(range(len(models)), models, fontsize=style.LABEL_SIZE)
     ax.set_xlim(-0.6, len(models) - 0.4)
     ax.margins(y=0.12)
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, top + 0.14 * (top - bottom))  # room for the legend, above the reference line too
     ax.tick_params(axis="y", labelsize=style.TICK_SIZE)
     ax.tick_params(axis="x", length=0)
     ax.grid(False)
     ax.grid(axis="y", color="#E5E5E5", linewidth=0.8, zorder=0)
     ax.set_axisbelow(True)
     _name_axes(ax, "", label)
-    ax.legend(loc="best", frameon=False, fontsize=style.TICK_SIZE, handlelength=1.2)
+    ax.legend(loc="upper center", ncols=2, frameon=False, fontsize=style.TICK_SIZE, handlelength=1.2)
     sns.despine(ax=ax)
 
 

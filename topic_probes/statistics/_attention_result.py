@@ -49,6 +49,11 @@ class Headline:
     ratio_low: float
     ratio_high: float
     """Interval of the ratio over documents (not over heads)."""
+    same_topic_low: float
+    same_topic_high: float
+    cross_topic_low: float
+    cross_topic_high: float
+    """Intervals of the two means, from the same resamples."""
     level: float
     """Confidence level of the interval."""
     n_documents: int
@@ -146,17 +151,20 @@ class AttentionResult:
         same, cross = _mean(self.means("same_topic")), _mean(self.means("cross_topic"))
         draws, sums, counts = self._resampling(n_resamples)
         resampled = [_resampled_model_mean(draws, sums[..., k], counts[..., k]) for k in (0, 1)]
-        if len(draws):
-            low, high = percentile_interval(_divide(resampled[0], resampled[1]), level)
-        else:
-            low = high = np.nan
+        statistics = np.stack([_divide(*resampled), *resampled], axis=1)
+        ends = percentile_interval(statistics, level) if len(draws) else ConfidenceInterval(*np.full((2, 3), np.nan))
+        low, high = np.asarray(ends.low).tolist(), np.asarray(ends.high).tolist()
         pairs = self.pair_counts
         return Headline(
             same_topic=same,
             cross_topic=cross,
             ratio=float(_divide(same, cross)),
-            ratio_low=float(low),
-            ratio_high=float(high),
+            ratio_low=low[0],
+            ratio_high=high[0],
+            same_topic_low=low[1],
+            same_topic_high=high[1],
+            cross_topic_low=low[2],
+            cross_topic_high=high[2],
             level=level,
             n_documents=self.n_documents,
             n_same_topic=pairs["same_topic"],
