@@ -51,7 +51,7 @@ BACK_DOORS: dict[str, frozenset[str]] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "gensim": ("topics/_gensim.py", "corpora/_wikipedia.py"),
     "datasets": ("corpora/_huggingface.py",),
-    "transformer_lens": ("probes/_hooks.py", "architectures/", "models/", "toy/_model.py", "demo/"),
+    "transformer_lens": ("probes/_twin.py", "architectures/", "models/", "toy/_model.py", "demo/"),
     "seaborn": ("report/",),
     "matplotlib": ("report/",),
     "typer": ("cli.py", "demo/"),

@@ -20,8 +20,8 @@ from topic_probes.probes._hooks import (
     mask_of_call,
     pattern_hooks,
     require_probeable,
-    untrained_twin,
 )
+from topic_probes.probes._twin import untrained_twin
 
 every_kind = pytest.mark.parametrize("kind", helpers.KINDS)
 

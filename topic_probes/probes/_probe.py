@@ -29,10 +29,10 @@ from ._hooks import (
     require_all_fired,
     require_probeable,
     run_until_pattern,
-    untrained_twin,
 )
 from ._provenance import provenance
 from ._report import ProbeReport
+from ._twin import untrained_twin
 
 DEFAULT_MAX_LENGTH = 512
 """Tokens in a window unless told otherwise: a pattern's memory grows with the square of it."""
