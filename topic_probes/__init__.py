@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import corpora, report
     from ._errors import CorpusError, PatternError
+    from .models import load_model
     from .probes import (
         AttachedProbe,
         ProbeReport,
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CorpusError": "_errors",
     "PatternError": "_errors",
+    "load_model": "models",
     "AttachedProbe": "probes",
     "ProbeReport": "probes",
     "attach": "probes",
@@ -67,6 +69,7 @@ __all__ = [
     "attach",
     "corpora",
     "fit_lda",
+    "load_model",
     "probe",
     "probe_embedding",
     "report",

@@ -24,7 +24,6 @@ _WRONG_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, NotAD
 app = typer.Typer(
     name="topic-probes",
     help="What did training put into attention? Same-topic against cross-topic attention in any TransformerLens model.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -32,12 +31,12 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; ``argv`` is ``sys.argv[1:]`` unless given."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = app(list(sys.argv[1:] if argv is None else argv), prog_name="topic-probes", standalone_mode=False)
-    except _USAGE_ERROR as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message())
+        code = app(arguments or ["--help"], prog_name="topic-probes", standalone_mode=False)
+        if not arguments:
             return WRONG_CALL
+    except _USAGE_ERROR as error:
         return _say(error.format_message() + " (see topic-probes --help)", WRONG_CALL)
     except (typer.Abort, KeyboardInterrupt):
         return _say("stopped before the end; nothing was written", FAILURE)

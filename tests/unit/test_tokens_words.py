@@ -225,10 +225,11 @@ def state_of(tokenizer):
 
 
 def test_the_tokenizer_is_as_it_was(kind, tokenizer):
+    token_ids = tuple(tokenizer(CLEAN)["input_ids"])  # older transformers change the settings in a plain call like this
     before = state_of(tokenizer)
     reader = DocumentReader(tokenizer, max_length=8)
     list(reader.windows(Document("0", text=CLEAN)))
-    list(reader.windows(Document("1", token_ids=tuple(tokenizer(CLEAN)["input_ids"]))))
+    list(reader.windows(Document("1", token_ids=token_ids)))
     whole_word_tokens(tokenizer, ["cat", "dogs"])
     assert state_of(tokenizer) == before
 

@@ -84,7 +84,8 @@ def hooked_encoder(bert: Any, name: str) -> Any:
             act_fn="gelu",
             attention_dir="bidirectional",
             device="cpu",
-        )
+        ),
+        move_to_device=False,  # it is there already, and TransformerLens would say so on stdout
     )
     # HookedEncoder has a pooler and a next-sentence head, which a masked language model lacks; the backbone and
     # the language-model head are all that is read, so those two keep their initial weights.
@@ -128,7 +129,8 @@ def hooked_transformer(llama: Any, name: str) -> Any:
             rotary_adjacent_pairs=False,
             rotary_base=int(rope["rope_theta"]),
             device="cpu",
-        )
+        ),
+        move_to_device=False,
     )
     weights = {key: value.detach() for key, value in convert_llama_weights(llama, hooked.cfg).items()}
     hooked.load_state_dict(weights, strict=False)
