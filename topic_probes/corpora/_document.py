@@ -6,6 +6,7 @@ iterator: it is something that starts afresh each time it is asked.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -41,6 +42,15 @@ class Document:
     def __post_init__(self) -> None:
         if (self.text is None) == (self.token_ids is None):
             raise ValueError(f"document {self.id!r} must have either text or token_ids, got both or neither")
+        if not isinstance(self.id, str) or not isinstance(self.title, str):
+            raise TypeError(f"id and title of a document must be strings, got {self.id!r} and {self.title!r}")
+        if self.text is not None and not isinstance(self.text, str):
+            raise TypeError(f"text of document {self.id!r} must be a string, got {type(self.text).__name__}")
+        if self.token_ids is not None:
+            ids = as_token_ids(self.token_ids)
+            if ids is None:
+                raise TypeError(f"token_ids of document {self.id!r} must be whole numbers, got {self.token_ids!r:.80}")
+            object.__setattr__(self, "token_ids", ids)
         for name in ("id", "title", "text"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -97,20 +107,27 @@ else:
 
 
 def as_corpus(corpus: CorpusLike) -> Corpus:
-    """Return ``corpus`` as a :class:`Corpus`; strings and id sequences are numbered as they come, from "0".
+    """Return ``corpus`` as a :class:`Corpus`.
+
+    Strings and id sequences have no id of their own: it is made from their content, so that a document is the
+    same in every corpus. Their title is their number, from 0.
 
     Raises:
         TypeError: for a single string, for an iterator that can be read only once, for a set or a
             dictionary, and (when they are read) for items of another kind.
 
     Example:
-        >>> [document.id for document in as_corpus(["A cat.", "A dog."])]
-        ['0', '1']
+        >>> [document.title for document in as_corpus(["A cat.", "A dog."])]
+        ['item 0', 'item 1']
     """
     if isinstance(corpus, Corpus):
         return corpus
     if isinstance(corpus, (str, bytes)):
         raise TypeError("a corpus must be a collection of documents, got one string: wrap it in a list")
+    if hasattr(corpus, "columns"):
+        raise TypeError(
+            "a corpus must be a collection of documents, got a table: pass one column, table['text'].tolist()"
+        )
     if isinstance(corpus, (Mapping, AbstractSet)):
         raise TypeError(f"a corpus must be a collection in order, got {type(corpus).__name__}: pass a list")
     if isinstance(corpus, Iterator) or not isinstance(corpus, Iterable):
@@ -131,19 +148,24 @@ def _as_document(item: Any, number: int) -> Document:
     if isinstance(item, Document):
         return item
     if isinstance(item, str):
-        return Document(id=str(number), text=item)
-    if hasattr(item, "tolist"):
-        item = item.tolist()
+        return Document(id=content_id(item), title=f"item {number}", text=item)
     ids = as_token_ids(item)
     if ids is None:
         raise TypeError(
             f"document {number} of the corpus must be a string or a sequence of token ids, got {item!r:.80}"
         )
-    return Document(id=str(number), token_ids=ids)
+    return Document(id=content_id(ids), title=f"item {number}", token_ids=ids)
+
+
+def content_id(content: str | tuple[int, ...]) -> str:
+    """Return an id for a document without one, made from its text or token ids: 16 hexadecimal digits."""
+    text = content if isinstance(content, str) else " ".join(map(str, content))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def as_token_ids(value: Any) -> tuple[int, ...] | None:
-    """Return a sequence of whole numbers as token ids, anything else as None."""
+    """Return a sequence, an array or a tensor of whole numbers as token ids, anything else as None."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         return None
     if not all(isinstance(token, Integral) and not isinstance(token, bool) for token in value):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._folders import whole_folder
+from .._folders import files_below, whole_folder
 from .._validation import require_one_of
 from ..corpora import Document, sample_wikipedia
 from ..probes import ProbeReport, probe
@@ -18,8 +19,14 @@ from ._models import open_minilm, open_smollm2
 from ._pictures import draw_pictures
 from ._show import Screen
 
+_SUMMARY, _KIND = "summary.json", "topic-probes demo"
+
 HELD_OUT_EVERY = 4
 """Every fourth article is held out: topics are fitted on the others, models are probed on these."""
+
+
+_ONE_DRAW = 0.01
+"""Added to an untrained twin's interval: that is over documents, and the weights are one random draw."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,10 @@ def run_demo(
         ValueError: for a model that the demo does not know.
         ModuleNotFoundError: if the package that carries a model is not installed.
     """
+    models = tuple(dict.fromkeys(name.strip() for name in models))
     for name in models:
         require_one_of("models", name, MODELS)
-    with whole_folder(folder, kind="an earlier demo", replaceable=lambda old: (old / "summary.json").is_file()) as new:
+    with whole_folder(folder, kind="an earlier demo", replaceable=_is_demo_alone) as new:
         outcome = _run(new, models, n_topics, articles, seed, Screen(show))
     Screen(show).written(folder)
     return outcome
@@ -94,9 +102,19 @@ def _run(
 
     doubts = tuple(doubt for title, report in reports.items() for doubt in _doubts(title, report))
     summary = _summary(topics, labels, reports, time.monotonic() - started)
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    summary["files"] = sorted(files_below(folder) | {_SUMMARY})
+    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     screen.meaning(reports)
     return DemoOutcome(summary, doubts)
+
+
+def _is_demo_alone(folder: Path) -> bool:
+    """Whether a folder holds what an earlier demo wrote, by its own list, and nothing else."""
+    try:
+        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
+        return summary["kind"] == _KIND and files_below(folder) <= set(summary["files"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _write_tables(report: ProbeReport, folder: Path) -> None:
@@ -115,13 +133,14 @@ def _example(held_out: Sequence[Document], labels: TopicLabels) -> str:
 
 def _doubts(title: str, report: ProbeReport) -> list[str]:
     """Return what is wrong with a headline: trained clearly above uniform, untrained at 1 within its interval."""
-    trained = report.attention.headline()
+    assert report.baseline is not None
+    trained, untrained = report.attention.headline(), report.baseline.attention.headline()
+    if math.isnan(trained.ratio_low) or math.isnan(untrained.ratio_low):
+        return [f"{title}: too few documents for an interval ({trained.n_groups} with pairs of both classes)"]
     doubts = []
     if not trained.ratio_low > 1:
         doubts.append(f"{title}: the trained ratio {trained.ratio:.3f} is not clearly above 1")
-    assert report.baseline is not None
-    untrained = report.baseline.attention.headline()
-    if not untrained.ratio_low - 0.01 <= 1 <= untrained.ratio_high + 0.01:
+    if not untrained.ratio_low - _ONE_DRAW <= 1 <= untrained.ratio_high + _ONE_DRAW:
         doubts.append(f"{title}: the untrained ratio {untrained.ratio:.3f} is not 1 within its interval")
     if not untrained.ratio_high < trained.ratio_low:
         doubts.append(f"{title}: trained and untrained overlap")
@@ -132,6 +151,7 @@ def _summary(
     topics: TopicModel, labels: TopicLabels, reports: dict[str, ProbeReport], seconds: float
 ) -> dict[str, Any]:
     return {
+        "kind": _KIND,
         "topics": topics.top_words(8),
         "labels": {name: value for name, value in labels.coverage.items()},
         "models": {

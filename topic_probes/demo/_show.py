@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.rule import Rule
 from rich.table import Table
 
 from ..probes import ProbeReport
@@ -33,40 +35,47 @@ class Screen:
         self._out = Console(quiet=not show, highlight=False)
         self._steps = Console(stderr=True, highlight=False)
 
+    def _print(self, what: Any) -> None:
+        try:
+            self._out.print(what)
+        except (BrokenPipeError, SystemExit):  # the reader has closed the pipe: the files are still wanted
+            self._out = Console(quiet=True)
+
     def step(self, what: str) -> None:
         """Say what begins now."""
         self._steps.print(f"[dim]... {what}[/dim]")
 
     def topics(self, topics: TopicModel, labels: TopicLabels) -> None:
         """Show the first topics, their top words, and how much of the vocabulary is labelled."""
-        table = Table(title=f"Topics (the first {_TOPICS_SHOWN} of {topics.n_topics})", title_justify="left")
+        shown = min(_TOPICS_SHOWN, topics.n_topics)
+        table = Table(title=f"Topics (the first {shown} of {topics.n_topics})", title_justify="left")
         table.add_column("topic", justify="right")
         table.add_column("top words")
         for number, words in enumerate(topics.top_words(8)[:_TOPICS_SHOWN]):
             table.add_row(str(number), ", ".join(words))
-        self._out.print(table)
-        self._out.print(f"{labels}\n")
+        self._print(table)
+        self._print(f"{labels}\n")
 
     def report(self, title: str, report: ProbeReport) -> None:
         """Show P1's table, the embedding and the heads that follow topics most."""
         tally = report.attention.tally
-        self._out.rule(f"[bold]{title}[/bold]", align="left")
-        self._out.print(
+        self._print(Rule(f"[bold]{title}[/bold]", align="left"))
+        self._print(
             f"{tally['n_documents']} articles, {tally['n_tokens']:,} tokens, {tally['n_words_taking_part']:,} words of "
             f"one token; a query sees: {', '.join(sorted(set(report.attention.visibility.values())))}"
         )
-        self._out.print(_attention_table(report))
-        self._out.print(_embedding_table(report))
-        self._out.print(_heads_table(report))
+        self._print(_attention_table(report))
+        self._print(_embedding_table(report))
+        self._print(_heads_table(report))
 
     def meaning(self, reports: dict[str, ProbeReport]) -> None:
         """Say in one paragraph what the numbers mean and do not mean."""
         if reports:
-            self._out.print("\n" + _MEANING)
+            self._print("\n" + _MEANING)
 
     def written(self, folder: Path) -> None:
         """Say where everything lies."""
-        self._out.print(f"\nTables, pictures and results: {folder}")
+        self._print(f"\nTables, pictures and results: {folder}")
 
 
 def _attention_table(report: ProbeReport) -> Table:

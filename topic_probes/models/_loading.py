@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from ..architectures import register
 
@@ -68,9 +69,10 @@ def load_model(
 
     Raises:
         FileNotFoundError: if there is no such folder or name, it cannot be fetched without a network, or it lacks
-            its weights or its tokenizer.
+            its configuration, its weights or its tokenizer.
         PermissionError: if the model is gated, and access was not granted.
-        ValueError: if the architecture is one that the installed transformer-lens does not open, or that is not said.
+        ValueError: if the architecture is one that the installed transformer-lens does not open, is not said, or
+            needs code that the checkpoint brings; the message says which transformer-lens opens it.
         ModuleNotFoundError: if the model needs a package that is not installed.
 
     Example:
@@ -83,9 +85,11 @@ def load_model(
     config = _read(name, "AutoConfig")
     register()
     architecture = _architecture(name, config)
-    tokenizer = _read(name, "AutoTokenizer")
+    tokenizer = _tokenizer(name)
     open_it = _open_bridge if _has_bridge(architecture) else _open_hooked
-    model = open_it(name, architecture, config, device, dtype)
+    # What the checkpoint lacks (a head), or will overwrite, is drawn at random first: not by the caller's generator.
+    with torch.random.fork_rng(devices=[]):
+        model = open_it(name, architecture, config, device, dtype)
     _give_tokenizer(model, tokenizer)
     return model.eval()
 
@@ -94,9 +98,11 @@ def _place(name_or_folder: str | os.PathLike) -> str:
     """Return a name of the hub as it is, or the path of a folder that exists."""
     name = os.fspath(name_or_folder)
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError(f"the folder {name} has no config.json: give a folder that save_pretrained wrote")
         return str(folder)
-    if folder.exists():
+    if name and folder.exists():
         raise FileNotFoundError(f"{name} is a file: give the folder it lies in, as save_pretrained wrote it")
     means_a_folder = not isinstance(name_or_folder, str) or name.startswith((".", "~", os.path.sep))
     if means_a_folder or len(Path(name).parts) > 2:
@@ -113,10 +119,8 @@ def _read(name: str, kind: str, **options: Any) -> Any:
     if kind.startswith("Auto"):
         options["trust_remote_code"] = False  # else transformers asks at the keyboard
     try:
-        # A head that the checkpoint lacks is drawn at random; the caller's generator is not used for it.
-        with torch.random.fork_rng(devices=[]):
-            return getattr(transformers, kind).from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError) as error:
+        return getattr(transformers, kind).from_pretrained(name, **options)
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
         raise _explained(name, kind, error) from error
 
 
@@ -136,21 +140,21 @@ def _explained(name: str, kind: str, error: Exception) -> Exception:
         )
     if Path(name).is_dir():
         if isinstance(error, OSError) and kind == "AutoTokenizer":
-            return FileNotFoundError(
-                f"the folder {name} has no tokenizer: tokenizer.save_pretrained(folder) writes one"
-            )
-        if isinstance(error, OSError) and not kind.startswith("Auto"):
+            return _no_tokenizer(name)
+        if not kind.startswith("Auto") and not isinstance(error, ValueError):
             return FileNotFoundError(
                 f"the folder {name} has a configuration and no weights that transformers can read: "
                 "model.save_pretrained(folder) writes them"
             )
-        return FileNotFoundError(f"the folder {name} holds no model that transformers can read: {_first_line(error)}")
-    if any(isinstance(one, hub.GatedRepoError) for one in chain) or "gated repo" in said:
+        return ValueError(
+            f"the folder {name} holds no model that transformers {version('transformers')} can read: "
+            f"{_first_words(error)}"
+        )
+    if any(isinstance(one, hub.GatedRepoError) for one in chain):
         return PermissionError(
             f"{name} is gated: accept its conditions on its page on the hub, then log in with `hf auth login` or set "
             "HF_TOKEN"
         )
-    # A name that does not exist comes as "unauthorised", so this stands before all that looks for words.
     if any(isinstance(one, hub.RepositoryNotFoundError) for one in chain):
         return FileNotFoundError(
             f"there is no model {name!r}, as a folder or on the hub: check the spelling (a private one needs "
@@ -162,8 +166,15 @@ def _explained(name: str, kind: str, error: Exception) -> Exception:
             "online"
         )
     if isinstance(error, ValueError):
-        return ValueError(f"{name} cannot be read by transformers {version('transformers')}: {_first_line(error)}")
-    return FileNotFoundError(f"there is no model {name!r} that transformers can read: {_first_line(error)}")
+        return ValueError(f"{name} cannot be read by transformers {version('transformers')}: {_first_words(error)}")
+    return FileNotFoundError(f"there is no model {name!r} that transformers can read: {_first_words(error)}")
+
+
+def _no_tokenizer(name: str) -> FileNotFoundError:
+    return FileNotFoundError(
+        f"{name} has a model and no tokenizer: put one there by tokenizer.save_pretrained(folder), or open the model "
+        "by TransformerBridge.boot_transformers and pass tokenizer= to the probe"
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -199,9 +210,10 @@ def _is_about_the_network(chain: list[BaseException], said: str) -> bool:
     return any(isinstance(one, kinds) for one in chain) or any(word in said.lower() for word in words)
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+def _first_words(error: Exception) -> str:
+    """Return the first sentence of what a library says, which is often a page."""
+    sentence = re.split(r"[.!?:]\s|\n", str(error).strip(), maxsplit=1)[0].rstrip(".")
+    return sentence[:200] or type(error).__name__
 
 
 def _architecture(name: str, config: Any) -> str:
@@ -220,6 +232,14 @@ def _architecture(name: str, config: Any) -> str:
     headed = [family + head for head in _HEADS if hasattr(transformers, family + head)]
     known = [one for one in headed if _has_bridge(one)] or [one for one in headed if one in OPENED_BY_BRIDGES]
     return (known or [own])[0]
+
+
+def _tokenizer(name: str) -> Any:
+    tokenizer = _read(name, "AutoTokenizer")
+    # transformers 5 makes one that knows its special tokens alone where a checkpoint has none.
+    if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
+        raise _no_tokenizer(name)
+    return tokenizer
 
 
 def _adapters() -> Any:
@@ -250,8 +270,7 @@ def _open_hooked(name: str, architecture: str, _config: Any, device: torch.devic
     if _adapters() is not None:
         raise ValueError(
             f"{name} is of the architecture {architecture}, which transformer-lens {version('transformer-lens')} does "
-            "not open, nor does a later one that this package is tried on: give a model of another architecture, or "
-            "register an adapter for it (ArchitectureAdapterFactory.register_adapter)"
+            "not open: try a newer one, or register an adapter for it (ArchitectureAdapterFactory.register_adapter)"
         )
     from transformer_lens import HookedEncoder, HookedTransformer
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,8 +19,18 @@ from .._validation import require_count, require_one_of
 from ..statistics import AttentionResult
 from ..tokens import DocumentReader, Window
 from ..topics import TopicLabels
+from ..topics._labels import require_labels
 from ._counting import PatternCounter
-from ._hooks import mask_of_call, observed, pattern_hooks, require_all_fired, require_probeable
+from ._hooks import (
+    arguments_of_call,
+    mask_argument,
+    mask_of_call,
+    observed,
+    pattern_hooks,
+    require_all_fired,
+    require_probeable,
+    tokenizer_of,
+)
 from ._provenance import provenance
 
 
@@ -30,6 +41,7 @@ def attach(
     *,
     words: WordPolicy = "whole",
     layers: Sequence[int] | None = None,
+    visibility: Literal["read", "causal", "bidirectional"] = "read",
     seed: int = 0,
 ) -> AttachedProbe:
     """Return a context manager that counts every forward pass in its block, whoever makes it.
@@ -38,24 +50,31 @@ def attach(
     are all counted; the attention mask is read from the call, under the name that the model knows.
     Without a mask, positions with the pad id that no real token attends to are pads.
 
+    What is counted is the pattern that the model goes on with: after the hooks that ``run_with_hooks`` or
+    the caller put on it. :func:`probe` within the block counts for itself, and not for this probe: its passes end
+    at the last pattern that is wanted. Blocks on one model may be nested and may end in any order. One pass at a
+    time: a second thread, or a hook that calls the model, is refused.
+
     Args:
         model: any TransformerLens model in evaluation mode.
         labels: topics of words, or of token ids.
         tokenizer: the model's own (``model.tokenizer``) unless given; not needed for labels of token ids.
         words: ``"whole"`` or ``"merge"``, see :func:`probe`.
         layers: layers to count, negative ones from the end; None for all that have attention.
+        visibility: which keys a query may see, see :func:`probe`.
         seed: of the intervals' resamples.
 
     Raises:
-        TypeError, ValueError: for a model that cannot be hooked or is in training mode.
-        PatternError: at the end of a forward pass, if a pattern never came. A pass that fails is not counted.
+        TypeError, ValueError: for a model that cannot be hooked or has a module in training mode.
+        PatternError: in a forward pass that cannot be counted, such as one whose pattern never came. A pass that
+            fails is not counted.
 
     Example:
         with topic_probes.attach(model, labels) as probe:
             model(tokens, attention_mask=mask)
         probe.result().headline()
     """
-    return AttachedProbe(model, labels, tokenizer, words=words, layers=layers, seed=seed)
+    return AttachedProbe(model, labels, tokenizer, words=words, layers=layers, visibility=visibility, seed=seed)
 
 
 class AttachedProbe:
@@ -69,34 +88,42 @@ class AttachedProbe:
         *,
         words: WordPolicy,
         layers: Sequence[int] | None,
+        visibility: Literal["read", "causal", "bidirectional"],
         seed: int,
     ) -> None:
+        require_labels(labels)
         require_one_of("words", words, ("whole", "merge"))
+        require_one_of("visibility", visibility, ("read", "causal", "bidirectional"))
         require_count("seed", seed, minimum=0)
         require_probeable(model)
         self._model = model
         self._names, self._unavailable = pattern_hooks(model, layers)
-        tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
-        self._reader = DocumentReader(tokenizer, words=words, of_words=labels.of_words)
-        self._counter = PatternCounter(tuple(self._names), labels)
+        self._reader = DocumentReader(tokenizer_of(model, tokenizer), words=words, of_words=labels.of_words)
+        self._counter = PatternCounter(tuple(self._names), labels, visibility)
         self._options = provenance(model, labels, words=words)
         self._seed = seed
         self._stack = ExitStack()
         self._ids: Tensor | None = None
         self._mask: Tensor | None = None
         self._begun = False
+        self._stops_at: Any = None
+        self._attached = self._warned = False
         self._tally = replace(self._reader.tally)
 
     def __enter__(self) -> AttachedProbe:
+        if self._attached:
+            raise RuntimeError("this probe is attached already: leave its with block first, or attach another probe")
         require_probeable(self._model)
         hooks = [(name, self._hook(layer)) for layer, name in self._names.items()]
         self._stack.enter_context(observed(self._model, hooks, self))
+        self._attached = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+        self._attached = False
 
     def result(self) -> AttentionResult:
         """Return what was counted so far.
@@ -121,6 +148,7 @@ class AttachedProbe:
         self._tally = replace(self._reader.tally)
         self._counter.drop_batch()
         self._mask = mask_of_call(self._model, args, kwargs)
+        self._stops_at = arguments_of_call(self._model, args, kwargs).get("stop_at_layer")
         self._ids, self._begun = None, False
 
     def on_ids(self, token_ids: Tensor) -> None:
@@ -129,15 +157,18 @@ class AttachedProbe:
             raise PatternError("attach needs token ids, and the model was given embeddings")
         self._ids = token_ids.detach()
 
-    def after_call(self) -> None:
-        """Count the pass that has ended (called by the observer)."""
-        silent = set(self._names) - self._counter.fired
-        if silent == set(self._names) and self._counter.totals is not None:
+    def check_call(self) -> None:
+        """Raise unless every pattern came in the pass that has ended (called by the observer)."""
+        silent = sorted(set(self._names) - self._counter.fired)
+        if silent and self._stops_at is not None:
             raise PatternError(
-                "no attention pattern came in this forward pass, and some came in an earlier one: the hooks were "
-                "removed inside the block; do not call reset_hooks() there"
+                f"the pass stopped (stop_at_layer={self._stops_at}) before the attention pattern of layer {silent[0]}: "
+                "run the whole model, or name the layers to count by attach(layers=)"
             )
         require_all_fired(self._model, self._names, self._counter.fired)
+
+    def after_call(self) -> None:
+        """Count the pass that has ended (called by the observer)."""
         self._counter.end_batch()
         self._mask = self._ids = None
 
@@ -193,7 +224,31 @@ class AttachedProbe:
             return self._mask.reshape(ids.shape).cpu() != 0
         pad = getattr(self._reader.tokenizer, "pad_token_id", None)
         real = torch.ones_like(ids, dtype=torch.bool) if pad is None else ids != pad
+        n_attended = 0
         for index in torch.nonzero(~real.all(dim=1)).flatten().tolist():
-            attended = (pattern[index][:, real[index].to(pattern.device)] > 0).any(dim=0).any(dim=0)
-            real[index] |= attended.cpu()
+            attended = (pattern[index][:, real[index].to(pattern.device)] > 0).any(dim=0).any(dim=0).cpu()
+            n_attended += self._n_at_ends(attended & ~real[index], real[index])
+            real[index] |= attended
+        if n_attended and not self._warned:
+            self._warned = True
+            name = mask_argument(self._model)
+            remedy = f"pass its mask ({name}=)" if name else "pass rows of equal length"
+            warnings.warn(
+                f"the model attends to {n_attended} pads at the ends of rows, which count as tokens: {remedy}",
+                stacklevel=2,
+            )
         return real
+
+    def _n_at_ends(self, attended: Tensor, real: Tensor) -> int:
+        """Return how many of the attended [pos] positions of the pad id stand before or after all real tokens.
+
+        Where the pad id also serves to begin or to end a text, one at each end is not a pad.
+        """
+        where = torch.nonzero(real).flatten()
+        if len(where) == 0:
+            return 0
+        tokenizer = self._reader.tokenizer
+        also = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
+        spared = 1 if tokenizer.pad_token_id in also else 0
+        ends = attended[: int(where[0])], attended[int(where[-1]) + 1 :]
+        return sum(max(int(end.sum()) - spared, 0) for end in ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -23,6 +24,11 @@ class Batch:
     """[batch, pos] int64, padded on the right."""
     mask: Tensor
     """[batch, pos] int64, 1 for real tokens."""
+
+    def by_length(self) -> Iterator[Batch]:
+        """Yield the rows in batches without pads."""
+        for _, windows in groupby(self.windows, key=len):
+            yield _padded(tuple(windows), 0)
 
 
 def batches(windows: Iterable[Window], batch_size: int, pad_id: int, *, allow_padding: bool = True) -> Iterator[Batch]:

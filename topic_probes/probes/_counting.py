@@ -28,6 +28,10 @@ _LEAK = 1e-3
 """Attention of a query to positions that the mask hides, above which the model is said to ignore its mask."""
 
 
+class MaskIgnoredError(PatternError):
+    """A model attends to positions that its mask hides."""
+
+
 @dataclass
 class Row:
     """One row of a batch: its real positions and the pairs among them."""
@@ -58,13 +62,14 @@ class PatternCounter:
     Args:
         layers: the layers that will come.
         labels: topics of words or of token ids.
+        visibility: ``"read"`` off the patterns, or stated: ``"causal"`` or ``"bidirectional"``.
     """
 
-    def __init__(self, layers: Sequence[int], labels: TopicLabels) -> None:
+    def __init__(self, layers: Sequence[int], labels: TopicLabels, visibility: str = "read") -> None:
         self.layers = tuple(layers)
         self.labels = labels
         self.totals: AttentionSums | None = None
-        self.visibility = {layer: Visibility() for layer in self.layers}
+        self.visibility = {layer: Visibility(stated=None if visibility == "read" else visibility) for layer in self.layers}
         self.fired: set[int] = set()
         """Layers whose pattern came in the current batch."""
         self._rows: list[Row] = []
@@ -185,7 +190,7 @@ class PatternCounter:
         all_keys = pattern[row.index][:, row.positions][:, usable].double().sum(dim=-1)
         own_keys = block[:, usable].double().sum(dim=-1)
         if not bool((all_keys - own_keys <= _LEAK).all()):
-            raise PatternError(
+            raise MaskIgnoredError(
                 f"layer {layer} attends to padding that the mask hides: the model ignores its attention mask; "
                 "pass rows of equal length (batch_size=1)"
             )

@@ -12,7 +12,8 @@ from ..statistics import EmbeddingResult
 from ..statistics._vector_pairs import pair_moments, topic_gram
 from ..tokens import whole_word_tokens
 from ..topics import TopicLabels
-from ._hooks import embedding_matrix
+from ..topics._labels import require_labels
+from ._hooks import embedding_matrix, tokenizer_of
 
 
 def probe_embedding(model: Any, labels: TopicLabels, tokenizer: Any = None) -> EmbeddingResult:
@@ -27,6 +28,7 @@ def probe_embedding(model: Any, labels: TopicLabels, tokenizer: Any = None) -> E
         Mean and standard deviation of ``dot``, ``cosine`` and ``centred_cosine`` by pair class.
 
     Raises:
+        TypeError: if the matrix is complex, or an argument is of another kind.
         ValueError: if fewer than two labelled words have a vector; if an id is outside the vocabulary; if
             words are labelled and there is no tokenizer.
 
@@ -68,11 +70,14 @@ def word_vectors(
 
     Arguments and errors as :func:`probe_embedding`. Words come sorted.
     """
+    require_labels(labels)
+    tokenizer = tokenizer_of(model, tokenizer)
     if isinstance(model, np.ndarray | torch.Tensor):
         weights, name = model, "the matrix that was given"
     else:
         weights, name = embedding_matrix(model)
-        tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+    if "complex" in str(weights.dtype):
+        raise TypeError(f"an embedding must be a matrix of real numbers, got {weights.dtype}: pass its real part")
     if weights.ndim != 2:
         raise ValueError(f"an embedding must be a matrix [d_vocab, d_model], got shape {tuple(weights.shape)}")
     if labels.of_words:

@@ -7,10 +7,13 @@ HookedRootModule with the same hook points.
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,7 +49,7 @@ def require_probeable(model: Any) -> None:
 
     Raises:
         TypeError: if it has no hooks.
-        ValueError: if it is in training mode (dropout would change what is measured).
+        ValueError: if it, or any module in it, is in training mode (dropout would change what is measured).
     """
     missing = [name for name in ("cfg", "hook_dict", "hooks", "forward") if not hasattr(model, name)]
     if missing:
@@ -59,6 +62,14 @@ def require_probeable(model: Any) -> None:
         raise ValueError(
             f"model must be in evaluation mode, got a {type(model).__name__} in training mode: model.eval()"
         )
+    # A bridge keeps the model that it wraps outside its own modules.
+    for root in (model, model.__dict__.get("original_model")):
+        for name, module in root.named_modules() if isinstance(root, torch.nn.Module) else ():
+            if module.training:
+                raise ValueError(
+                    f"all of the model must be in evaluation mode, and {name or type(module).__name__} of this "
+                    f"{type(model).__name__} is in training mode: model.eval()"
+                )
 
 
 def pattern_hooks(model: HookableModel, layers: Sequence[int] | None = None) -> tuple[dict[int, str], tuple[int, ...]]:
@@ -76,12 +87,20 @@ def pattern_hooks(model: HookableModel, layers: Sequence[int] | None = None) -> 
     n_layers = int(getattr(model.cfg, "n_layers", 0) or 0)
     unavailable = tuple(layer for layer in range(n_layers) if layer not in found)
     if not found:
+        stacks = sorted({name.split(".")[0] for name in model.hook_dict if name.endswith(".hook_pattern")})
+        if len(stacks) > 1:
+            raise PatternError(
+                f"{describe(model)} has attention in several stacks ({', '.join(stacks)}): encoder-decoders cannot be "
+                "probed yet; give an encoder or a decoder"
+            )
         raise PatternError(
             f"{describe(model)} has no attention pattern to read: none of its hooks is called "
             "blocks.{layer}.attn.hook_pattern; a model without attention cannot be probed for it"
         )
     if layers is None:
         return dict(sorted(found.items())), unavailable
+    if isinstance(layers, str) or not isinstance(layers, Iterable):
+        raise TypeError(f"layers must be a list of whole numbers, such as layers=[0, 1], got {layers!r}")
     wanted: dict[int, str] = {}
     for layer in layers:
         if isinstance(layer, bool) or not isinstance(layer, Integral):
@@ -128,11 +147,46 @@ def mask_argument(model: HookableModel) -> str | None:
     return next((name for name in _MASK_ARGUMENTS if name in parameters), None)
 
 
+def arguments_of_call(model: HookableModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call of the model's forward by name; none if the call does not fit its signature."""
+    try:
+        bound = inspect.signature(type(model).forward).bind_partial(model, *args, **kwargs).arguments
+    except TypeError:  # the model's own forward is about to say so, and knows better what it wants
+        return {}
+    return {**bound, **bound.get("kwargs", {})}
+
+
 def mask_of_call(model: HookableModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return the mask [batch, pos] that a call of the model's forward carries, or None."""
-    bound = inspect.signature(type(model).forward).bind_partial(model, *args, **kwargs).arguments
-    given = {**bound, **bound.get("kwargs", {})}
-    return next((given[name] for name in _MASK_ARGUMENTS if given.get(name) is not None), None)
+    """Return the mask [batch, pos] that a call of the model's forward carries, or None.
+
+    Raises:
+        PatternError: if it is not of 0 and 1, one for each position.
+    """
+    given = arguments_of_call(model, args, kwargs)
+    mask = next((given[name] for name in _MASK_ARGUMENTS if given.get(name) is not None), None)
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.ndim > 2 or bool((mask < 0).any()):
+        came = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
+        raise PatternError(
+            f"attach needs an attention mask [batch, pos] of 0 (pad) and 1 (token), got {came}: pass such a mask, or "
+            "run this batch outside the block"
+        )
+    return mask
+
+
+def tokenizer_of(model: Any, tokenizer: Any) -> Any:
+    """Return the tokenizer that was given, or else the model's own; None if there is none.
+
+    Raises:
+        TypeError: if what was given is no tokenizer.
+    """
+    if tokenizer is None:
+        return getattr(model, "tokenizer", None)
+    if not callable(tokenizer):
+        hint = f"transformers.AutoTokenizer.from_pretrained({tokenizer!r})" if isinstance(tokenizer, str) else "one"
+        raise TypeError(f"tokenizer must be a transformers tokenizer, got {tokenizer!r:.60}: pass {hint}")
+    return tokenizer
 
 
 class Observer(Protocol):
@@ -144,51 +198,125 @@ class Observer(Protocol):
     def on_ids(self, token_ids: Tensor) -> None:
         """Token ids [batch, pos] are about to be embedded."""
 
+    def check_call(self) -> None:
+        """The forward has ended without an exception; raise if it cannot be counted."""
+
     def after_call(self) -> None:
-        """The forward has ended without an exception."""
+        """Every observer's check has passed."""
 
     def call_failed(self) -> None:
-        """The forward, or ``after_call``, has ended by an exception."""
+        """The forward, or a check, has ended by an exception."""
+
+
+class ObservedForward:
+    """Stands in for a model's forward while somebody observes it: one for all observers, gone with the last.
+
+    Hooks are on the model during a forward pass only, and are added when it begins: so they come
+    after the caller's own and see the tensors that the model goes on with, ``reset_hooks`` between two
+    passes does not touch them, and a copy of the model has none. A copy of this object is the bare forward.
+    """
+
+    def __init__(self, model: HookableModel) -> None:
+        self.model = model
+        self.bare = model.forward
+        self.own = model.__dict__.get("forward")
+        """The forward that the model had of its own, somebody else's wrapper; None if it was that of its class."""
+        self.observers: list[tuple[list[tuple[str, Any]], Any]] = []
+        self._turn = threading.Lock()
+        functools.update_wrapper(self, self.bare)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.observers:
+            return self.bare(*args, **kwargs)
+        if not self._turn.acquire(blocking=False):
+            raise PatternError(
+                "a forward pass began before another one of the same attached model had ended: call it from one "
+                "thread at a time, and not from within a hook"
+            )
+        try:
+            return self._observed(args, kwargs)
+        finally:
+            self._turn.release()
+
+    def _observed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        observers = list(self.observers)
+        begun: list[Any] = []
+        try:
+            for _, observer in observers:
+                begun.append(observer)
+                observer.before_call(args, kwargs)
+            with ExitStack() as stack:
+                for fwd_hooks, observer in observers:
+                    stack.enter_context(_hooked(self.model, fwd_hooks, observer))
+                output = self.bare(*args, **kwargs)
+            for _, observer in observers:
+                observer.check_call()
+            for _, observer in observers:
+                observer.after_call()
+        except BaseException:
+            for observer in begun:
+                observer.call_failed()
+            raise
+        return output
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.bare, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.bare.__reduce_ex__(protocol)
+
+
+@contextmanager
+def _hooked(model: Any, fwd_hooks: list[tuple[str, Any]], observer: Any) -> Iterator[None]:
+    """Put hooks on a model for one forward pass, and take off these and no others."""
+
+    def embedding(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        observer.on_ids(args[0] if args else next(iter(kwargs.values())))
+
+    points = model.hook_dict
+    with ExitStack() as stack:
+        stack.callback(model.embed.register_forward_pre_hook(embedding, with_kwargs=True).remove)
+        for name, function in fwd_hooks:
+            point = points[name]
+            point.add_hook(function)
+            stack.callback(_unhook, point, point.fwd_hooks[-1])
+        yield
+
+
+def _unhook(point: Any, handle: Any) -> None:
+    handle.hook.remove()
+    point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
 
 
 @contextmanager
 def observed(model: HookableModel, fwd_hooks: list[tuple[str, Any]], observer: Any) -> Iterator[None]:
     """Observe every forward pass in the block, and leave the model exactly as it was.
 
+    Blocks may end in any order.
+
     Args:
         model: any TransformerLens model.
         fwd_hooks: pairs (hook name, ``fn(tensor, *, hook)``).
         observer: an :class:`Observer`.
     """
-    bare_forward = model.forward
-    own_forward = model.__dict__.get("forward")
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        observer.before_call(args, kwargs)
-        try:
-            output = bare_forward(*args, **kwargs)
-            observer.after_call()
-        except BaseException:
-            observer.call_failed()
-            raise
-        return output
-
-    def embedding(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        observer.on_ids(args[0] if args else next(iter(kwargs.values())))
-
-    handle = model.embed.register_forward_pre_hook(embedding, with_kwargs=True)  # pyright: ignore[reportAttributeAccessIssue]
-    # Straight into __dict__: run_with_hooks calls .forward, not the module, and a bridge's own
-    # __setattr__ would pass the name on to the wrapped model.
-    model.__dict__["forward"] = forward
+    forward = model.__dict__.get("forward")
+    if not isinstance(forward, ObservedForward) or forward.model is not model:
+        forward = ObservedForward(model)
+        # Straight into __dict__: run_with_hooks calls .forward, not the module, and a bridge's own
+        # __setattr__ would pass the name on to the wrapped model.
+        model.__dict__["forward"] = forward
+    entry = (fwd_hooks, observer)
+    forward.observers.append(entry)
     try:
-        with model.hooks(fwd_hooks=fwd_hooks):
-            yield
+        yield
     finally:
-        handle.remove()
-        if own_forward is None:
-            model.__dict__.pop("forward", None)
-        else:
-            model.__dict__["forward"] = own_forward
+        forward.observers = [other for other in forward.observers if other is not entry]
+        # Where somebody has wrapped the forward since, theirs stays; ours under it passes calls on.
+        if not forward.observers and model.__dict__.get("forward") is forward:
+            if forward.own is None:
+                del model.__dict__["forward"]
+            else:
+                model.__dict__["forward"] = forward.own
 
 
 def run_until_pattern(
@@ -220,6 +348,11 @@ def embedding_matrix(model: Any) -> tuple[Tensor, str]:
     The name says whether it is raw or processed: TransformerLens' loaders may fold layer norm and
     centre the weights that write to the residual stream, which changes dot products and cosines.
     """
+    if not hasattr(model, "W_E"):
+        raise TypeError(
+            "model must be a TransformerLens model or a matrix [d_vocab, d_model] of numpy or torch, got a "
+            f"{type(model).__name__}: wrap rows of numbers by numpy.asarray"
+        )
     matrix = model.W_E
     weights = matrix.detach()
     config = model.cfg

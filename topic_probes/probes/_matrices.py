@@ -18,7 +18,15 @@ from ..corpora import Document
 from ..tokens import DocumentReader
 from ..topics import TopicLabels
 from ._embedding import word_vectors
-from ._hooks import device_of, mask_argument, pattern_hooks, require_all_fired, require_probeable, run_until_pattern
+from ._hooks import (
+    device_of,
+    mask_argument,
+    pattern_hooks,
+    require_all_fired,
+    require_probeable,
+    run_until_pattern,
+    tokenizer_of,
+)
 from ._pairs import WordPairs, pair_weights
 from ._visibility import Visibility
 
@@ -53,15 +61,17 @@ def word_attention(
 
     Raises:
         CorpusError: if the text has no word that is a word of the model's tokens.
-        ValueError, PatternError: as for :func:`probe`, or if there is no such head.
+        TypeError, ValueError, PatternError: as for :func:`probe`, or if there is no such head.
     """
     import pandas as pd
 
     require_probeable(model)
+    if not isinstance(text, str):
+        raise TypeError(f"text must be one string, got a {type(text).__name__}: call word_attention for each text")
     require_count("max_length", max_length)
     names, _ = pattern_hooks(model, [layer])
     (layer,) = names
-    tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+    tokenizer = tokenizer_of(model, tokenizer)
     reader = DocumentReader(tokenizer, words=words, max_length=max_length, long_documents="truncate")
     window = next(iter(reader.windows(Document(id="text", text=text))), None)
     if window is None or not window.words:
@@ -106,10 +116,12 @@ def word_similarity(
         words_per_topic: words of each.
 
     Raises:
-        ValueError: as for :func:`probe_embedding`.
+        TypeError, ValueError: as for :func:`probe_embedding`.
     """
     import pandas as pd
 
+    require_count("n_topics", n_topics)
+    require_count("words_per_topic", words_per_topic)
     words, vectors, _ = word_vectors(model, labels, tokenizer)
     if len(words) < 2:
         raise ValueError(

@@ -19,8 +19,9 @@ from ..statistics import AttentionResult
 from ..statistics._sums import COLUMNS
 from ..tokens import DocumentReader, Window
 from ..topics import TopicLabels
+from ..topics._labels import require_labels
 from ._batches import Batch, batches
-from ._counting import PatternCounter
+from ._counting import MaskIgnoredError, PatternCounter
 from ._embedding import measure_embedding
 from ._hooks import (
     device_of,
@@ -29,6 +30,7 @@ from ._hooks import (
     require_all_fired,
     require_probeable,
     run_until_pattern,
+    tokenizer_of,
 )
 from ._provenance import provenance
 from ._report import ProbeReport
@@ -49,11 +51,15 @@ def probe(
     long_documents: LongDocuments = "window",
     words: WordPolicy = "whole",
     layers: Sequence[int] | None = None,
+    visibility: Literal["read", "causal", "bidirectional"] = "read",
     baseline: Literal["random_init"] | None = "random_init",
     seed: int = 0,
     progress: bool = True,
 ) -> ProbeReport:
     """Measure same-topic and cross-topic attention of every head, and the same of the token embeddings.
+
+    Hooks that the caller left on the model act on it as in any forward pass, and what they make of a pattern
+    is what is measured. The untrained twin has none of them: to compare like with like, take them off first.
 
     Args:
         model: any TransformerLens model in evaluation mode. It comes back as it was.
@@ -67,6 +73,9 @@ def probe(
         words: ``"whole"``: only words of exactly one token take part (P1). ``"merge"``: words of several
             tokens are one position; attention to it is summed, attention from it averaged over its tokens.
         layers: layers to probe, negative ones from the end; None for all that have attention.
+        visibility: which keys a query may see. ``"read"``: those within the reach of a layer's patterns, where a
+            weight of exactly zero means hidden. That fails for saturated attention, where every head of a layer gives
+            weight to one key only (a warning says so): state ``"causal"`` or ``"bidirectional"`` then.
         baseline: ``"random_init"`` also runs the same architecture with freshly initialised weights
             over the same documents; None does not.
         seed: of the untrained weights and of the intervals' resamples.
@@ -81,15 +90,17 @@ def probe(
         PatternError: if the model does not hand out attention patterns.
         TypeError, ValueError: for a model that cannot be probed, or an option outside its range.
     """
+    require_labels(labels)
     require_count("batch_size", batch_size)
     require_one_of("words", words, ("whole", "merge"))
     require_one_of("long_documents", long_documents, ("window", "truncate", "skip", "error"))
+    require_one_of("visibility", visibility, ("read", "causal", "bidirectional"))
     require_one_of("baseline", baseline, ("random_init", None))
     require_count("seed", seed, minimum=0)
     require_probeable(model)
     names, unavailable = pattern_hooks(model, layers)
     documents = as_corpus(corpus)
-    tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+    tokenizer = tokenizer_of(model, tokenizer)
     reader = DocumentReader(
         tokenizer,
         words=words,
@@ -101,14 +112,23 @@ def probe(
     models = {"trained": model}
     if baseline is not None:
         models["untrained"] = untrained_twin(model, seed)
-    counters = {name: PatternCounter(tuple(names), labels) for name in models}
+    counters = {name: PatternCounter(tuple(names), labels, visibility) for name in models}
 
+    ignore_mask: set[str] = set()
     windows = _windows(documents, reader, progress)
     for batch in batches(
         windows, batch_size, _pad_id(model, tokenizer), allow_padding=mask_argument(model) is not None
     ):
         for name, counter in counters.items():
-            _run(models[name], batch, counter, names)
+            if name not in ignore_mask:
+                try:
+                    _run(models[name], batch, counter, names)
+                    continue
+                except MaskIgnoredError:  # some models take a mask and do not heed it: no pads for them
+                    counter.drop_batch()
+                    ignore_mask.add(name)
+            for part in batch.by_length():
+                _run(models[name], part, counter, names)
     _require_pairs(documents, reader, counters["trained"], labels)
 
     options = {"words": words, "max_length": reader.max_length, "long_documents": long_documents}

@@ -7,7 +7,9 @@ bound can tell it from the full reach. Only a row longer than a window shows tha
 reach is learned again whenever a row comes that is longer than all before, and whenever a row's
 attention is not all within it.
 
-The limit of this: in float16 a weight below 6e-8 is zero as well. Where all heads of a layer give such
+The limits of this. A head that is saturated gives all keys but one a weight of exactly zero; where every
+head of a layer does, its reach cannot be read, and :class:`Visibility` warns: state it then
+(``visibility="causal"`` or ``"bidirectional"``). In float16 a weight below 6e-8 is zero as well. Where all heads of a layer give such
 weights to the farthest keys of its longest row, the reach is found a little too short.
 """
 
@@ -20,20 +22,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._errors import PatternError
+
 _SPARSE = 0.9
 """Below this share of keys in reach with any weight a layer's mask is no band: blocks of any size have 1/2 to 2/3."""
+
+
+_SATURATED = 0.5
+"""Above this share of queries that give weight to one key only, the reach of a layer cannot be read."""
 
 
 @dataclass
 class Visibility:
     """The reach of one layer: a query at i may see keys from i - back to i + ahead."""
 
+    stated: str | None = None
+    """``"causal"`` or ``"bidirectional"`` where the caller said so: then nothing is read, but checked."""
+
     longest: int = 0
     """Length of the longest row seen, holes included."""
     back: int = 0
     ahead: int = 0
     warned: bool = False
-    """Whether it was said that the mask is no band."""
+    """Whether it was said that the mask is no band, or that heads are saturated."""
 
     def learn(self, layer: int, patterns: Sequence[Tensor], places: Sequence[Tensor] | None = None) -> None:
         """Widen the reach by patterns of rows without pads.
@@ -42,6 +53,9 @@ class Visibility:
             layer: named in the warning.
             patterns: [head, query_pos, key_pos] one a row.
             places: [pos] where the row's tokens stand, for masks with holes; 0, 1, 2, ... unless given.
+
+        Raises:
+            PatternError: if a query sees a key ahead and the reach was stated to be causal.
         """
         looks = []
         for number, pattern in enumerate(patterns):
@@ -53,8 +67,30 @@ class Visibility:
                 self.longest = max(self.longest, int(offset.max()) + 1)
                 self.back = max(self.back, int(offset[seen].max()))
                 self.ahead = max(self.ahead, -int(offset[seen].min()))
-        if looks and not self.warned:
+        if self.stated == "causal" and self.ahead > 0:
+            raise PatternError(
+                f"a query of layer {layer} sees {self.ahead} keys ahead, and visibility='causal' was stated: "
+                "pass visibility='read' or 'bidirectional'"
+            )
+        if looks and not self.warned and self.stated is None:
+            if self._saturated([seen for seen, _ in looks]):
+                self.warned = True
+                warnings.warn(
+                    f"most queries of layer {layer} give weight to one key only, in all heads: what they may see cannot "
+                    f"be read off such saturated attention, and {str(self)!r} is a guess; state it by visibility="
+                    '"causal" or "bidirectional"',
+                    stacklevel=2,
+                )
+                return
             self._doubt(layer, max(self._share(seen, offset) for seen, offset in looks))
+
+    def _saturated(self, looks: Sequence[Tensor]) -> bool:
+        """Return whether most queries of the rows of three tokens or more give weight to one key only."""
+        n_keys = [seen.sum(dim=1) for seen in looks if len(seen) >= 3]
+        if not n_keys:
+            return False
+        seen = torch.cat(n_keys)
+        return int((seen == 1).sum()) > _SATURATED * int((seen > 0).sum())
 
     def _share(self, seen: Tensor, offset: Tensor) -> float:
         """Return the share of keys in reach that have any weight, over the queries that see anything."""
@@ -72,9 +108,13 @@ class Visibility:
 
     def reach(self, length: int) -> tuple[int, int]:
         """Return how far back and ahead a query sees in a row of ``length`` tokens."""
+        if self.stated is not None:
+            return length - 1, length - 1 if self.stated == "bidirectional" else 0
         return min(self.back, length - 1), min(self.ahead, length - 1)
 
     def __str__(self) -> str:
+        if self.stated is not None:
+            return self.stated
         if self.longest <= 1:
             return "unknown (rows of one token)"
         far_back, far_ahead = self.back >= self.longest - 1, self.ahead >= self.longest - 1

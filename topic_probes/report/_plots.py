@@ -49,6 +49,7 @@ def plot_heads(frame: DataFrame, value: str = "ratio", ax: Axes | None = None) -
         ax: where to draw; a new figure if None.
 
     Raises:
+        TypeError: if ``frame`` is no table.
         ValueError: if a column is missing, a head has two rows, there is no row, or a ratio is negative.
     """
     require_one_of("value", value, _HEAD_TITLES)
@@ -115,6 +116,7 @@ def plot_classes(
         reference: where to draw a dashed line, 1 for uniform attention; None for no line.
 
     Raises:
+        TypeError: if ``frame`` is no table.
         ValueError: if a column is missing, a model has two rows for a class, or no row is left.
     """
     _require_columns(frame, ("model", "pair_class", "mean"))
@@ -198,6 +200,7 @@ def plot_embedding_blocks(
         label: what the colours measure.
 
     Raises:
+        TypeError: if ``matrix`` is no table, or ``topics`` no sequence or mapping.
         ValueError: if the matrix is not square, ``topics`` has another length, or no word has a topic.
     """
     require_count("max_words", max_words, minimum=2)
@@ -269,14 +272,15 @@ def plot_attention_blocks(
             would run into the legend.)
 
     Raises:
+        TypeError: if ``matrix`` is no table, or ``topics`` no sequence or mapping.
         ValueError: if the matrix is not square, empty, or negative somewhere, ``topics`` has another length, or
             ``by_topic`` is asked for without topics.
     """
     require_count("max_words", max_words)
     if by_topic and topics is None:
         raise ValueError("by_topic=True needs topics, got None")
-    total = len(matrix)
     names = _topic_of_each(matrix, {} if topics is None else topics)[:max_words]
+    total = len(matrix)
     words = [str(word) for word in matrix.index[:max_words]]
     cells = matrix.to_numpy(dtype=float, na_value=np.nan)[:max_words, :max_words].copy()
     if not cells.size:
@@ -328,7 +332,12 @@ def plot_attention_blocks(
     return ax
 
 
-def _require_columns(frame: DataFrame, columns: Sequence[str]) -> None:
+def _require_columns(frame: Any, columns: Sequence[str]) -> None:
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        way_out = "call its to_frame()" if hasattr(frame, "to_frame") else "pass the to_frame() of a result"
+        raise TypeError(f"frame must be a pandas DataFrame, got a {type(frame).__name__}: {way_out}")
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise ValueError(f"frame must have the columns {', '.join(columns)}, it lacks {', '.join(missing)}")
@@ -347,6 +356,16 @@ def _topic_of_each(matrix: DataFrame, topics: Iterable[Hashable] | Mapping[Hasha
     """Return the topic of each row, None for a word without."""
     import pandas as pd
 
+    if not isinstance(matrix, pd.DataFrame):
+        raise TypeError(
+            f"matrix must be a pandas DataFrame with the words as index and columns, got a {type(matrix).__name__}: "
+            "topic_probes.word_similarity and word_attention make such tables"
+        )
+    if not isinstance(topics, Iterable):
+        raise TypeError(
+            f"topics must be the topic of each word, in order or as a mapping, got a {type(topics).__name__}: "
+            "topic_probes.word_similarity(model, labels) returns the matrix and its topics"
+        )
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix must be square, words by words, got {matrix.shape[0]} by {matrix.shape[1]}")
     names = [topics.get(word) for word in matrix.index] if isinstance(topics, Mapping) else list(topics)

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Float
 
 from .._axes import PAIR_CLASSES
-from .._folders import read_folder, write_folder
-from .._validation import require_fraction, require_one_of
-from ._intervals import N_RESAMPLES, ConfidenceInterval, percentile_interval, pooled_means, resample_groups
+from .._folders import read_folder, reading, write_folder
+from .._validation import require_count, require_fraction, require_one_of
+from ._intervals import MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, percentile_interval, pooled_means, resample_groups
 from ._sums import COLUMNS, AttentionSums
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ class Headline:
     cross_topic_high: float
     """Intervals of the two means, from the same resamples."""
     level: float
-    """Confidence level of the interval."""
+    """Confidence level of the intervals."""
     n_documents: int
+    n_groups: int
+    """Groups of documents behind the intervals, of the class that fewer have; below 8 there are no intervals (NaN)."""
     n_same_topic: int
     n_cross_topic: int
     """Numbers of ordered pairs, as in :attr:`AttentionResult.pair_counts`."""
@@ -67,7 +69,7 @@ class Headline:
         return asdict(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionResult:
     """Same- and cross-topic attention of every head, with its counts."""
 
@@ -105,8 +107,13 @@ class AttentionResult:
             return self.totals.sums[..., index].sum(axis=2) / np.where(counts == 0, np.nan, counts)[:, None]
 
     def confidence_interval(self, level: float = 0.95, *, n_resamples: int = N_RESAMPLES) -> ConfidenceInterval:
-        """Return both ends [layer, head] of the percentile interval of each head's ratio over groups of documents."""
+        """Return both ends [layer, head] of the percentile interval of each head's ratio over groups of documents.
+
+        NaN where fewer than 8 groups have pairs of either class. With fewer than about 30 documents such
+        intervals are too short; they say nothing of another draw of an untrained twin's weights.
+        """
         require_fraction("level", level)
+        require_count("n_resamples", n_resamples)
         return self._head_intervals(level, n_resamples)
 
     def to_frame(self, estimator: str = "pooled", *, level: float = 0.95) -> pd.DataFrame:
@@ -148,6 +155,7 @@ class AttentionResult:
         """Return the row of P1's table: mean over layers and heads, and their ratio with its interval."""
         require_one_of("estimator", estimator, _ESTIMATORS)
         require_fraction("level", level)
+        require_count("n_resamples", n_resamples)
         same, cross = _mean(self.means("same_topic")), _mean(self.means("cross_topic"))
         draws, sums, counts = self._resampling(n_resamples)
         resampled = [_resampled_model_mean(draws, sums[..., k], counts[..., k]) for k in (0, 1)]
@@ -167,6 +175,7 @@ class AttentionResult:
             cross_topic_high=high[2],
             level=level,
             n_documents=self.n_documents,
+            n_groups=_groups_of_rarer_class(counts),
             n_same_topic=pairs["same_topic"],
             n_cross_topic=pairs["cross_topic"],
             estimator=estimator,
@@ -178,6 +187,8 @@ class AttentionResult:
         Raises:
             ValueError: if the two were measured in different ways (other layers, heads, labels, options).
         """
+        if not isinstance(other, AttentionResult):
+            raise TypeError(f"a result can be merged with an AttentionResult, got {type(other).__name__}")
         for name in sorted({*self.options, *other.options} - {"corpus"}):
             if self.options.get(name) != other.options.get(name):
                 raise ValueError(
@@ -211,6 +222,11 @@ class AttentionResult:
     def load(cls, folder: str | PathLike) -> AttentionResult:
         """Return a result that :meth:`save` wrote."""
         description, arrays = read_folder(folder, kind="attention result")
+        with reading(folder, "attention result"):
+            return cls._from_parts(description, arrays)
+
+    @classmethod
+    def _from_parts(cls, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> AttentionResult:
         return cls(
             totals=AttentionSums(tuple(description["layers"]), **{name: arrays[name] for name in _ARRAYS}),
             tally=description["tally"],
@@ -235,7 +251,7 @@ class AttentionResult:
         topical = [COLUMNS.index("same_topic"), COLUMNS.index("cross_topic")]
         sums = self.totals.sums[:, :, used][..., topical]
         counts = self.totals.counts[:, used][..., topical]
-        if len(used) < 2:
+        if _groups_of_rarer_class(counts) < MIN_GROUPS:
             return np.zeros((0, len(used)), dtype=np.int64), sums, counts
         return resample_groups(len(used), n_resamples, self.seed), sums, counts
 
@@ -253,6 +269,11 @@ class AttentionResult:
                     )
                     low[part], high[part] = percentile_interval(_divide(same, cross), level)
         return ConfidenceInterval(low, high)
+
+
+def _groups_of_rarer_class(counts: np.ndarray) -> int:
+    """Return the number of groups with pairs of a class, of the class that fewer have; counts [layer, group, class]."""
+    return int((counts > 0).any(axis=0).sum(axis=0).min())
 
 
 def _resampled_model_mean(draws: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:

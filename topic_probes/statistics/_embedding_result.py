@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from .._folders import read_folder, write_folder
+from .._folders import read_folder, reading, write_folder
+from .._validation import require_one_of
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES, VectorPairs
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _ARRAYS = ("mean", "std", "n_pairs", "n_without_direction")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EmbeddingResult:
     """Mean and spread of every measure, over all pairs of labelled words."""
 
@@ -59,6 +60,7 @@ class EmbeddingResult:
 
     def difference(self, measure: str = "centred_cosine") -> float:
         """Return the mean of a measure over same-topic pairs minus that over cross-topic pairs."""
+        require_one_of("measure", measure, MEASURES)
         same, cross = self.pairs.mean[MEASURES.index(measure)]
         return float(same - cross)
 
@@ -78,6 +80,11 @@ class EmbeddingResult:
     def load(cls, folder: str | PathLike) -> EmbeddingResult:
         """Return a result that :meth:`save` wrote."""
         description, arrays = read_folder(folder, kind="embedding result")
+        with reading(folder, "embedding result"):
+            return cls._from_parts(description, arrays)
+
+    @classmethod
+    def _from_parts(cls, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> EmbeddingResult:
         return cls(
             pairs=VectorPairs(n_words=description["n_words"], **{name: arrays[name] for name in _ARRAYS}),
             topic_similarity=arrays["topic_similarity"],

@@ -15,6 +15,9 @@ from jaxtyping import Float, Int
 
 N_RESAMPLES = 2000
 
+MIN_GROUPS = 8
+"""With fewer groups of documents there is no interval: a handful of draws says more of luck than of spread."""
+
 
 class ConfidenceInterval(NamedTuple):
     """Both ends of an interval; NaN where there is too little to say."""

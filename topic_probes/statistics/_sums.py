@@ -41,6 +41,18 @@ class AttentionSums:
     n_excluded_rows: Int[np.ndarray, " layer"]
     """[layer] query positions without attention to anything (all keys masked: NaN or zero)."""
 
+    def __post_init__(self) -> None:
+        shapes = self.sums.shape, self.counts.shape, self.n_documents.shape, self.n_excluded_rows.shape
+        n_layers, (_, _, n_groups, n_columns) = len(self.layers), self.sums.shape
+        expected = (
+            (n_layers, self.sums.shape[1], n_groups, len(COLUMNS)),
+            (n_layers, n_groups, n_columns),
+            (n_layers, n_groups),
+            (n_layers,),
+        )
+        if shapes != expected:
+            raise ValueError(f"sums of {n_layers} layers must have shapes {expected}, got {shapes}")
+
     @classmethod
     def empty(cls, layers: Sequence[int], n_heads: int, n_groups: int = N_GROUPS) -> AttentionSums:
         """Return sums of nothing."""

@@ -24,6 +24,9 @@ from .._words import find_words, normalise
 if TYPE_CHECKING:
     import pandas as pd
 
+_MAX_TOPICS = 10_000
+"""More would make tables of words by topics, and of topics by topics, that fit into no memory."""
+
 
 @dataclass(frozen=True)
 class TopicLabels:
@@ -33,7 +36,7 @@ class TopicLabels:
     Two are equal when they label the same words with the same topics.
 
     Raises:
-        ValueError: if nothing is labelled, or a topic is not in 0 .. n_topics-1.
+        ValueError: if nothing is labelled, a topic is not in 0 .. n_topics-1, or there are more than 10,000 topics.
         TypeError: if keys are neither all words nor all token ids.
     """
 
@@ -54,6 +57,11 @@ class TopicLabels:
         if not self.topics_of:
             raise ValueError("labels must not be empty: at least one word or token id must carry a topic")
         require_count("n_topics", self.n_topics)
+        if self.n_topics > _MAX_TOPICS:
+            raise ValueError(
+                f"topics must be numbered below {_MAX_TOPICS:,}, got {self.n_topics - 1:,} for the last one: number them "
+                "0, 1, 2, ..."
+            )
         if self.topic_names and len(self.topic_names) != self.n_topics:
             raise ValueError(f"topic_names must be one per topic ({self.n_topics}), got {len(self.topic_names)}")
         kinds = {str if isinstance(key, str) else int if _is_whole(key) else None for key in self.topics_of}
@@ -82,12 +90,17 @@ class TopicLabels:
         Raises:
             ValueError: if it is empty, if a key is not a word of the library's rule, if a topic is negative
                 or not below ``n_topics``.
-            TypeError: if keys are neither all words nor all token ids, or a topic is not a whole number.
+            TypeError: if it is no mapping, if keys are neither all words nor all token ids, or a topic is not a whole number.
 
         Example:
             >>> TopicLabels.from_dict({"Cat": 3, "dog": [3, 5]}).topics_of
             {'cat': (3,), 'dog': (3, 5)}
         """
+        if not isinstance(topics_of, Mapping):
+            raise TypeError(
+                "topics_of must be a dictionary {word: topic} or {token_id: topic}, got "
+                f"{topics_of!r:.60}: of pairs make one by dict(pairs)"
+            )
         pooled: dict[Any, set[int]] = {}
         for key, given in topics_of.items():
             topics = _as_topics(key, given)
@@ -169,6 +182,19 @@ class TopicLabels:
         return f"TopicLabels({', '.join(parts)})"
 
 
+def require_labels(labels: Any) -> None:
+    """Raise TypeError unless ``labels`` are :class:`TopicLabels`, and say how to make them of what came."""
+    if isinstance(labels, TopicLabels):
+        return
+    if hasattr(labels, "label_words"):
+        way_out = "call its label_words()"
+    elif isinstance(labels, Mapping):
+        way_out = "pass TopicLabels.from_dict(labels)"
+    else:
+        way_out = "make them by TopicModel.label_words() or TopicLabels.from_dict()"
+    raise TypeError(f"labels must be TopicLabels, got a {type(labels).__name__}: {way_out}")
+
+
 def as_word(text: str) -> str | None:
     """Return the one word that ``text`` is, in the form in which it is found in documents; None if it is not one."""
     # The lower case of one letter, the dotted capital I, has a combining dot, which no word may hold: undo it first.
@@ -197,6 +223,8 @@ def _as_key(key: Any) -> str | int:
 
 
 def _as_topics(key: Any, given: Any) -> set[int]:
+    if isinstance(given, np.ndarray) and given.ndim == 0:
+        given = given.item()
     topics = [given] if _is_whole(given) else given
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         raise TypeError(f"topics of {key!r} must be a whole number or several, got {given!r}")
