@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -131,13 +134,21 @@ def test_a_row_that_is_all_padding_is_counted_as_empty(kind: str) -> None:
 
 @every_kind
 def test_pads_without_a_mask_are_found_by_id_where_nothing_attends_to_them(kind: str) -> None:
-    """A causal model never sees right pads; a bidirectional one without a mask does, as special tokens."""
+    """A causal model never sees right pads; a bidirectional one without a mask does, and a warning says so."""
     tokenizer = helpers.tiny_tokenizer()
     model = helpers.build(kind)
     ids, _ = padded([[2, 5, 6, 3], [2, 5, 6, 7, 8, 9, 3]], "right")
     assert tokenizer.pad_token_id == 0
-    with attach(model, WORD_LABELS, tokenizer) as observer:
+    with warnings.catch_warnings(record=True) as said, attach(model, WORD_LABELS, tokenizer) as observer:
+        warnings.simplefilter("always")
         model(ids)
+    said = [str(one.message) for one in said if "pads" in str(one.message)]
+    if helpers.is_causal(kind):
+        assert said == []
+    else:
+        assert len(said) == 1
+        assert "the model attends to 3 pads" in said[0]
+        assert f"pass its mask ({mask_argument(model)}=)" in said[0]
     assert observer.result().tally["n_tokens"] == (11 if helpers.is_causal(kind) else 14)
     assert observer.result().tally["n_words_taking_part"] == 7
 
@@ -216,7 +227,229 @@ def test_probing_inside_the_block_is_not_counted_by_the_attached_probe(kind: str
     require_equal(inside.baseline.attention, outside.baseline.attention)
 
 
+# ------------------------------------------------------------------- blocks, copies, hooks, threads
+
+
+@every_kind
+@pytest.mark.parametrize("first_out", [0, 1, 2])
+def test_blocks_may_end_in_any_order(kind: str, first_out: int) -> None:
+    """Each probe counts exactly what ran while it was attached; the model is whole again after the last."""
+    model = helpers.build(kind)
+    n_hooks = [len(point._forward_hooks) for point in model.hook_dict.values()]
+    probes = [attach(model, LABELS) for _ in range(3)]
+    for observer in probes:
+        observer.__enter__()
+    model(torch.tensor([DOCUMENTS[0]]))
+    probes[first_out].__exit__(None, None, None)
+    model(torch.tensor([DOCUMENTS[1]]))
+    for number in {0, 1, 2} - {first_out}:
+        probes[number].__exit__(None, None, None)
+    model(torch.tensor([DOCUMENTS[2]]))
+    assert "forward" not in model.__dict__
+    assert [len(point._forward_hooks) for point in model.hook_dict.values()] == n_hooks
+    for number, observer in enumerate(probes):
+        require_equal(observer.result(), probed(model, DOCUMENTS[: 1 if number == first_out else 2]))
+
+
+def test_a_block_in_a_generator_that_is_closed_inside_another_block() -> None:
+    model = helpers.build(helpers.KINDS[0])
+
+    def passes() -> Any:
+        with attach(model, LABELS):
+            yield model(torch.tensor([DOCUMENTS[0]]))
+
+    generator = passes()
+    next(generator)
+    with attach(model, LABELS) as observer:
+        generator.close()
+        model(torch.tensor([DOCUMENTS[1]]))
+    model(torch.tensor([DOCUMENTS[2]]))
+    require_equal(observer.result(), probed(model, DOCUMENTS[1:2]))
+    assert "forward" not in model.__dict__
+
+
+@every_kind
+def test_a_wrapper_that_the_user_adds_inside_the_block_stays(kind: str) -> None:
+    model = helpers.build(kind)
+    calls = []
+    with attach(model, LABELS) as observer:
+        inner = model.forward
+
+        def mine(*args: Any, **kwargs: Any) -> Any:
+            calls.append(1)
+            return inner(*args, **kwargs)
+
+        model.__dict__["forward"] = mine
+        model(torch.tensor([DOCUMENTS[0]]))
+    model(torch.tensor([DOCUMENTS[1]]))
+    assert model.__dict__.pop("forward") is mine
+    assert len(calls) == 2
+    require_equal(observer.result(), probed(model, DOCUMENTS[:1]))
+
+
+@every_kind
+def test_a_copy_made_inside_the_block_is_a_model_of_its_own(kind: str) -> None:
+    """It runs, on its own weights, and nobody counts it; it can be attached to and copied again."""
+    model = helpers.build(kind)
+    ids = torch.tensor([DOCUMENTS[0]])
+    with torch.no_grad():  # some bridges keep their last pattern, and torch copies no tensor that has a gradient
+        expected = model(ids)
+    with torch.no_grad(), attach(model, LABELS) as observer:
+        twin = copy.deepcopy(model)
+        model(ids)
+        assert torch.equal(twin(ids), expected)
+    with torch.no_grad():
+        assert torch.equal(twin(ids), expected)
+    assert observer.result().n_documents == 1
+    with torch.no_grad(), attach(copy.deepcopy(twin), LABELS) as other:
+        twin(ids)
+        other._model(ids)
+    require_equal(other.result(), observer.result())
+    with torch.no_grad():
+        next(iter(twin.parameters())).zero_()
+    assert not torch.equal(twin(ids), expected)
+    assert torch.equal(model(ids), expected)
+
+
+@pytest.mark.filterwarnings("ignore:A hook on attention.hook_pattern:UserWarning")  # of BERT in 4.x: it came too late
+@every_kind
+@pytest.mark.parametrize("call", ["run_with_hooks", "add_hook"])
+def test_hooks_that_patch_the_pattern_are_seen(kind: str, call: str) -> None:
+    """What is counted is what the model goes on with: uniform attention is exactly 1 in every class."""
+    model = helpers.build(kind)
+
+    def uniform(tensor: torch.Tensor, hook: Any) -> torch.Tensor:
+        seen = (tensor > 0).to(tensor.dtype)
+        return seen / seen.sum(dim=-1, keepdim=True)
+
+    hooks = [(f"blocks.{layer}.attn.hook_pattern", uniform) for layer in (0, 1)]
+    with attach(model, LABELS) as observer:
+        if call == "add_hook":
+            for name, function in hooks:
+                model.hook_dict[name].add_hook(function)
+        for document in DOCUMENTS:
+            model.run_with_hooks(torch.tensor([document]), fwd_hooks=hooks if call == "run_with_hooks" else [])
+    frame = observer.result().to_frame()
+    np.testing.assert_allclose(frame[["same_topic", "cross_topic"]], 1.0, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:A hook on attention.hook_pattern:UserWarning")  # of BERT in 4.x: it came too late
+@every_kind
+def test_saturated_attention_is_doubted_unless_what_queries_see_is_stated(kind: str) -> None:
+    """Every head looks at one key only: the previous token, or itself."""
+    model = helpers.build(kind)
+    stated = "causal" if helpers.is_causal(kind) else "bidirectional"
+
+    def saturate(tensor: torch.Tensor, hook: Any) -> torch.Tensor:
+        n = tensor.shape[-1]
+        before = torch.nn.functional.one_hot((torch.arange(n) - 1).clamp(min=0), n)
+        return before.to(tensor.dtype).expand_as(tensor)
+
+    ids = torch.tensor([[1, 2, 3, 4, 5, 6]])
+    hooks = [(f"blocks.{layer}.attn.hook_pattern", saturate) for layer in (0, 1)]
+    with attach(model, LABELS) as doubted, pytest.warns(UserWarning, match="saturated attention.*visibility="):
+        model.run_with_hooks(ids, fwd_hooks=hooks)
+    assert doubted.result().visibility[0] == "causal, window of 2"
+    with attach(model, LABELS, visibility=stated) as sure:
+        model.run_with_hooks(ids, fwd_hooks=hooks)
+    assert sure.result().visibility == {0: stated, 1: stated}
+    assert sum(sure.result().pair_counts.values()) == (21 if stated == "causal" else 36)
+
+
+@every_kind
+def test_stating_what_is_true_changes_nothing(kind: str) -> None:
+    model = helpers.build(kind)
+    stated = "causal" if helpers.is_causal(kind) else "bidirectional"
+    read, said = probed(model), probed(model, visibility=stated)
+    require_equal(read, said)
+    assert read.visibility == said.visibility
+
+
+@pytest.mark.parametrize("kind", [kind for kind in helpers.KINDS if not helpers.is_causal(kind)])
+def test_a_bidirectional_model_is_not_counted_as_causal(kind: str) -> None:
+    with pytest.raises(PatternError, match="visibility='causal' was stated"):
+        probed(helpers.build(kind), visibility="causal")
+
+
+def test_a_pad_id_that_also_begins_a_text_is_no_pad_there() -> None:
+    """GPT-2's one special token; one at each end is spared, more are warned about."""
+    tokenizer = helpers.tiny_tokenizer()
+    tokenizer.pad_token = "[CLS]"
+    model = helpers.build(next(kind for kind in helpers.KINDS if not helpers.is_causal(kind)))
+    with attach(model, WORD_LABELS, tokenizer) as observer:
+        model(torch.tensor([[2, 5, 6, 7, 3]]))
+    assert observer.result().tally["n_tokens"] == 5
+    with attach(model, WORD_LABELS, tokenizer), pytest.warns(UserWarning, match="attends to 2 pads"):
+        model(torch.tensor([[2, 2, 2, 5, 6, 7, 3]]))
+
+
 # ------------------------------------------------------------------- what goes wrong
+
+
+@every_kind
+def test_a_second_thread_is_refused(kind: str) -> None:
+    """While a pass runs; the pass itself is counted."""
+    model = helpers.build(kind)
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            model(torch.tensor([DOCUMENTS[1]]))
+        except PatternError as error:
+            errors.append(error)
+
+    def in_between(tensor: torch.Tensor, hook: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    with attach(model, LABELS) as observer:
+        model.run_with_hooks(torch.tensor([DOCUMENTS[0]]), fwd_hooks=[("blocks.0.attn.hook_pattern", in_between)])
+    assert "from one thread at a time" in str(errors[0])
+    require_equal(observer.result(), probed(model, DOCUMENTS[:1]))
+
+
+@every_kind
+def test_a_pass_that_one_probe_refuses_is_counted_by_none(kind: str) -> None:
+    model = helpers.build(kind, tokenizer=helpers.tiny_tokenizer())
+    with attach(model, LABELS) as outer, attach(model, LABELS) as inner:
+        model(torch.tensor([DOCUMENTS[0]]))
+        inner.check_call = lambda: (_ for _ in ()).throw(PatternError("refused"))
+        with pytest.raises(PatternError, match="refused"):
+            model(torch.tensor([DOCUMENTS[1]]))
+    assert outer.result().n_documents == inner.result().n_documents == 1
+
+
+def test_a_probe_that_is_attached_cannot_be_attached_again() -> None:
+    model = helpers.build(helpers.KINDS[0])
+    with attach(model, LABELS) as observer:
+        with pytest.raises(RuntimeError, match="attached already: leave its with block first"):
+            observer.__enter__()
+        model(torch.tensor([DOCUMENTS[0]]))
+    assert observer.result().n_documents == 1
+    assert "forward" not in model.__dict__
+
+
+@every_kind
+@pytest.mark.parametrize("mask", [torch.ones(1, 1, 4, 4), torch.tensor([[0.0, 0.0, -1e9, -1e9]])])
+def test_a_mask_of_another_form_is_refused(kind: str, mask: torch.Tensor) -> None:
+    model = helpers.build(kind)
+    with attach(model, LABELS), pytest.raises(PatternError, match=r"needs an attention mask \[batch, pos\] of 0 "):
+        model(torch.tensor([[1, 2, 3, 4]]), **{str(mask_argument(model)): mask})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in helpers.KINDS if kind.startswith("Hooked")])
+def test_a_wrong_keyword_is_the_models_own_error(kind: str) -> None:
+    model = helpers.build(kind)
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with pytest.raises(TypeError) as bare:
+        model(ids, a_mask=torch.ones_like(ids))
+    with attach(model, LABELS), pytest.raises(TypeError) as attached:
+        model(ids, a_mask=torch.ones_like(ids))
+    assert str(attached.value) == str(bare.value)
+    assert "bind" not in {entry.name for entry in attached.traceback}
 
 
 @every_kind
@@ -237,15 +470,16 @@ def test_a_pass_that_fails_is_not_counted(kind: str) -> None:
 
 
 @every_kind
-def test_reset_hooks_inside_the_block_is_noticed(kind: str) -> None:
-    """The probe's hooks are gone then: an error, and not a count that silently stands still."""
+@pytest.mark.parametrize("first", [True, False])
+def test_reset_hooks_inside_the_block_changes_nothing(kind: str, first: bool) -> None:
+    """The probe's hooks are on the model during a pass only."""
     model = helpers.build(kind)
     with attach(model, LABELS) as observer:
-        model(torch.tensor([DOCUMENTS[0]]))
-        model.reset_hooks()
-        with pytest.raises(PatternError, match=r"do not call reset_hooks\(\) there"):
-            model(torch.tensor([DOCUMENTS[1]]))
-    require_equal(observer.result(), probed(model, DOCUMENTS[:1]))
+        if not first:
+            model(torch.tensor([DOCUMENTS[0]]))
+        model.reset_hooks(including_permanent=True)
+        model(torch.tensor([DOCUMENTS[1]]))
+    require_equal(observer.result(), probed(model, DOCUMENTS[1 if first else 0 : 2]))
 
 
 def test_without_a_forward_pass_there_is_no_result() -> None:
@@ -293,8 +527,12 @@ def test_a_pass_that_begins_in_the_middle_is_refused() -> None:
 def test_a_pass_that_stops_early_is_refused_unless_its_layers_are_named() -> None:
     model = helpers.hooked_transformer()
     ids = torch.tensor([DOCUMENTS[0]])
-    with attach(model, LABELS), pytest.raises(PatternError, match=r"layer 1 .* or pass layers= without them"):
-        model(ids, stop_at_layer=1)
+    for stop, silent in ((1, 1), (0, 0)):
+        with (
+            attach(model, LABELS),
+            pytest.raises(PatternError, match=rf"stop_at_layer={stop}\).* of layer {silent}: run"),
+        ):
+            model(ids, stop_at_layer=stop)
     with attach(model, LABELS, layers=[0]) as observer:
         model(ids, stop_at_layer=1)
     require_equal(observer.result(), probed(model, DOCUMENTS[:1], layers=[0]), rtol=1e-5)

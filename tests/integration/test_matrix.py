@@ -16,14 +16,14 @@ import tiny_models
 from topic_probes import PatternError, TopicLabels, architectures, attach, probe
 from topic_probes.models import _loading
 
-CLOSE = {
-    matrix.BRIDGE: 1e-9,
-    matrix.OURS: 1e-12,  # transformers' own modules, in the same order
-    # Rotations, and norms of weights that are float32 in the library whatever the model is.
-    matrix.TRANSFORMER: 1e-5,
-    matrix.ENCODER: 1e-9,
-}
-"""Way -> what rounding may make of a pattern in float64."""
+SINGLE, DOUBLE = 1e-5, 1e-12
+"""What rounding may make of a pattern: where a library computes rotations or norms in float32, and elsewhere."""
+
+
+def close(name: str, way: str) -> float:
+    in_float32 = (way == matrix.TRANSFORMER and name != "GPT-2") or (name, way) == ("GPT-NeoX", matrix.BRIDGE)
+    return SINGLE if in_float32 else DOUBLE
+
 
 LABELS = TopicLabels.from_dict(matrix.TOPICS)
 
@@ -32,8 +32,8 @@ LABELS = TopicLabels.from_dict(matrix.TOPICS)
 def test_a_family_is_probed_as_transformers_computes_it(name: str, way: str) -> None:
     """Patterns of a padded batch, sums of attach and of probe, what layers see, and the number of heads."""
     found = matrix.measure(name, way)
-    assert found.pattern_difference <= CLOSE[way]
-    assert found.sum_difference <= 100 * CLOSE[way]
+    assert found.pattern_difference <= close(name, way)
+    assert found.sum_difference <= 10 * close(name, way)
     assert found.counts_agree
     assert found.sees == matrix.ROWS[name].sees
     assert found.n_heads == matrix.ROWS[name].n_heads

@@ -365,3 +365,16 @@ def test_columns_are_what_the_oracle_calls_them() -> None:
     import oracles
 
     assert (*oracles.CLASSES, "special") == COLUMNS
+
+
+@pytest.mark.skipif(not helpers.HAS_HOOKED, reason="this TransformerLens has no HookedTransformer")
+def test_a_model_that_does_not_heed_its_mask_gets_no_pads() -> None:
+    """A bidirectional HookedTransformer takes a mask and ignores it; its rows go in by length then."""
+    model = helpers.hooked_transformer(attention_dir="bidirectional", dtype=torch.float64)
+    sums, counts = totals(run(model, batch_size=5))
+    expected, expected_counts = helpers.oracle_sums(model, DOCUMENTS, TOPICS, causal=False)
+    np.testing.assert_allclose(sums, expected, rtol=RELATIVE)
+    assert counts.tolist() == [expected_counts.tolist()] * 2
+    report = run(model, batch_size=5, baseline="random_init")
+    assert report.baseline is not None
+    assert report.baseline.attention.pair_counts == report.attention.pair_counts

@@ -98,6 +98,21 @@ def test_a_model_in_training_mode_is_refused(kind: str) -> None:
 
 
 @every_kind
+def test_any_module_in_training_mode_is_refused(kind: str) -> None:
+    """Dropout would be measured; also where a bridge keeps the wrapped model outside its own modules."""
+    model = helpers.build(kind)
+    require_probeable(model)
+    wrapped = model.__dict__.get("original_model")
+    for root in (model, *([wrapped] if wrapped is not None else [])):
+        for module in list(root.modules())[1:4]:
+            module.training = True
+            with pytest.raises(ValueError, match=r"all of the model must be in evaluation mode.*model\.eval\(\)"):
+                require_probeable(model)
+            module.training = False
+    require_probeable(model)
+
+
+@every_kind
 def test_the_mask_is_found_under_the_models_own_name(kind: str) -> None:
     """By keyword and by place."""
     model = helpers.build(kind)

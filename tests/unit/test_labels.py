@@ -26,6 +26,7 @@ def test_any_label_can_be_given_again():
 def test_token_ids_may_be_numpy_integers():
     labels = TopicLabels.from_dict({np.int64(7): 0, np.int32(9): [1, 0]})
     assert labels.topics_of == {7: (0,), 9: (0, 1)}
+    assert TopicLabels.from_dict({7: np.array(3), 8: np.array([1, 0])}).topics_of == {7: (3,), 8: (0, 1)}
     assert not labels.of_words
     assert all(type(key) is int for key in labels.topics_of)
 
@@ -104,6 +105,8 @@ def test_the_repr_says_how_much_is_covered():
         ({"cat": 0.5}, TypeError, "0.5"),
         ({"cat": "3"}, TypeError, "'3'"),
         ({"cat": [True]}, TypeError, "True"),
+        ({"cat": np.array(0.5)}, TypeError, "0.5"),
+        ({"cat": 10**9}, ValueError, "below 10,000, got 1,000,000,000"),
     ],
 )
 def test_what_is_no_label_is_refused(given, error, says):

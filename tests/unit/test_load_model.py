@@ -5,7 +5,6 @@ Nothing here opens weights. What only a network can answer is put in the mouth o
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from importlib.metadata import version
 from pathlib import Path
@@ -169,10 +168,15 @@ def test_a_package_that_is_not_installed(
 ) -> None:
     """By its name for pip, whatever error says so; packages that are there are not named."""
     module = {"protobuf": "google.protobuf"}.get(package, package)
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else found("json"))
+    monkeypatch.setattr(_loading, "_is_installed", lambda name: name != module)
     tells(monkeypatch, error, auto="AutoTokenizer")
     raised(folder, ModuleNotFoundError, f"needs the package {package}, which is not installed: pip install {package}$")
+
+
+def test_installed_is_what_can_be_found() -> None:
+    """Also for a module inside a package, whether the package is there or not."""
+    found = [_loading._is_installed(name) for name in ("json", "json.decoder", "no_such_thing", "no_such_thing.part")]
+    assert found == [True, True, False, False]
 
 
 # The hub.

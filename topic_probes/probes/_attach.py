@@ -16,6 +16,7 @@ from torch import Tensor
 from .._axes import WordPolicy
 from .._errors import PatternError
 from .._validation import require_count, require_one_of
+from ..corpora._document import content_id
 from ..statistics import AttentionResult
 from ..tokens import DocumentReader, Window
 from ..topics import TopicLabels
@@ -51,7 +52,8 @@ def attach(
     Without a mask, positions with the pad id that no real token attends to are pads.
 
     What is counted is the pattern that the model goes on with: after the hooks that ``run_with_hooks`` or
-    the caller put on it. :func:`probe` within the block counts for itself, and not for this probe: its passes end
+    the caller put on it. (Some bridges of TransformerLens 4 go on with their own and warn that such a hook came too
+    late.) :func:`probe` within the block counts for itself, and not for this probe: its passes end
     at the last pattern that is wanted. Blocks on one model may be nested and may end in any order. One pass at a
     time: a second thread, or a hook that calls the model, is refused.
 
@@ -211,8 +213,8 @@ class AttachedProbe:
                 windows.append(None)
                 positions.append(slice(0, 0))
                 continue
-            document_id = str(self._reader.tally.n_documents)
-            windows.append(self._reader.row(document_id, row[where].numpy()))
+            tokens = row[where].numpy()
+            windows.append(self._reader.row(content_id(tuple(tokens.tolist())), tokens))
             contiguous = int(where[-1] - where[0]) + 1 == len(where)
             positions.append(slice(int(where[0]), int(where[-1]) + 1) if contiguous else where.to(pattern.device))
         self._counter.begin_batch(windows, positions)
@@ -249,6 +251,6 @@ class AttachedProbe:
             return 0
         tokenizer = self._reader.tokenizer
         also = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "cls", "sep")}
-        spared = 1 if tokenizer.pad_token_id in also else 0
+        spared = 1 if getattr(tokenizer, "pad_token_id", None) in also else 0
         ends = attended[: int(where[0])], attended[int(where[-1]) + 1 :]
         return sum(max(int(end.sum()) - spared, 0) for end in ends)

@@ -69,7 +69,8 @@ class PatternCounter:
         self.layers = tuple(layers)
         self.labels = labels
         self.totals: AttentionSums | None = None
-        self.visibility = {layer: Visibility(stated=None if visibility == "read" else visibility) for layer in self.layers}
+        stated = None if visibility == "read" else visibility
+        self.visibility = {layer: Visibility(stated) for layer in self.layers}
         self.fired: set[int] = set()
         """Layers whose pattern came in the current batch."""
         self._rows: list[Row] = []

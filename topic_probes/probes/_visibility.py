@@ -9,8 +9,9 @@ attention is not all within it.
 
 The limits of this. A head that is saturated gives all keys but one a weight of exactly zero; where every
 head of a layer does, its reach cannot be read, and :class:`Visibility` warns: state it then
-(``visibility="causal"`` or ``"bidirectional"``). In float16 a weight below 6e-8 is zero as well. Where all heads of a layer give such
-weights to the farthest keys of its longest row, the reach is found a little too short.
+(``visibility="causal"`` or ``"bidirectional"``). In float16 a weight below 6e-8 is zero as well: where
+all heads of a layer give such weights to the farthest keys of its longest row, the reach is found a
+little too short.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class Visibility:
             if self._saturated([seen for seen, _ in looks]):
                 self.warned = True
                 warnings.warn(
-                    f"most queries of layer {layer} give weight to one key only, in all heads: what they may see cannot "
-                    f"be read off such saturated attention, and {str(self)!r} is a guess; state it by visibility="
-                    '"causal" or "bidirectional"',
+                    f"most queries of layer {layer} give weight to one key only, in all heads: what they may see "
+                    f"cannot be read off such saturated attention, and {str(self)!r} is a guess; state it by "
+                    'visibility="causal" or "bidirectional"',
                     stacklevel=2,
                 )
                 return

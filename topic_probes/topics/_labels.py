@@ -59,8 +59,8 @@ class TopicLabels:
         require_count("n_topics", self.n_topics)
         if self.n_topics > _MAX_TOPICS:
             raise ValueError(
-                f"topics must be numbered below {_MAX_TOPICS:,}, got {self.n_topics - 1:,} for the last one: number them "
-                "0, 1, 2, ..."
+                f"topics must be numbered below {_MAX_TOPICS:,}, got {self.n_topics - 1:,} for the last one: "
+                "number them 0, 1, 2, ..."
             )
         if self.topic_names and len(self.topic_names) != self.n_topics:
             raise ValueError(f"topic_names must be one per topic ({self.n_topics}), got {len(self.topic_names)}")
@@ -90,7 +90,8 @@ class TopicLabels:
         Raises:
             ValueError: if it is empty, if a key is not a word of the library's rule, if a topic is negative
                 or not below ``n_topics``.
-            TypeError: if it is no mapping, if keys are neither all words nor all token ids, or a topic is not a whole number.
+            TypeError: if it is no mapping, if keys are neither all words nor all token ids, or a topic is not a
+                whole number.
 
         Example:
             >>> TopicLabels.from_dict({"Cat": 3, "dog": [3, 5]}).topics_of
