@@ -26,12 +26,12 @@ from ._hooks import (
     arguments_of_call,
     mask_argument,
     mask_of_call,
-    observed,
     pattern_hooks,
     require_all_fired,
     require_probeable,
     tokenizer_of,
 )
+from ._observing import observed
 from ._provenance import provenance
 
 
