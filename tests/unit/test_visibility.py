@@ -224,3 +224,12 @@ def test_the_same_tensor_handed_in_twice_counts_once_a_batch() -> None:
         counter.end_batch()
     assert counter.totals is not None
     assert counter.totals.counts[..., :4].sum() == 2 * 16
+
+
+def test_short_rows_and_holes_are_not_called_saturated() -> None:
+    """Behind holes a query may see itself alone: no warning (warnings are errors here)."""
+    pattern = torch.eye(6, dtype=torch.float64)[None]
+    with pytest.warns(UserWarning, match="saturated attention"):
+        Visibility().learn(0, [pattern])
+    Visibility().learn(0, [pattern[:, :5, :5]])
+    Visibility().learn(0, [pattern], [torch.arange(6) * 3])

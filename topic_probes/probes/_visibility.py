@@ -28,9 +28,11 @@ from .._errors import PatternError
 _SPARSE = 0.9
 """Below this share of keys in reach with any weight a layer's mask is no band: blocks of any size have 1/2 to 2/3."""
 
-
 _SATURATED = 0.5
 """Above this share of queries that give weight to one key only, the reach of a layer cannot be read."""
+
+_LONG_ENOUGH = 6
+"""In shorter rows, and in rows with holes, a query may well see one key only."""
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Visibility:
                 "pass visibility='read' or 'bidirectional'"
             )
         if looks and not self.warned and self.stated is None:
-            if self._saturated([seen for seen, _ in looks]):
+            if self._saturated(looks):
                 self.warned = True
                 warnings.warn(
                     f"most queries of layer {layer} give weight to one key only, in all heads: what they may see "
@@ -85,9 +87,13 @@ class Visibility:
                 return
             self._doubt(layer, max(self._share(seen, offset) for seen, offset in looks))
 
-    def _saturated(self, looks: Sequence[Tensor]) -> bool:
-        """Return whether most queries of the rows of three tokens or more give weight to one key only."""
-        n_keys = [seen.sum(dim=1) for seen in looks if len(seen) >= 3]
+    def _saturated(self, looks: Sequence[tuple[Tensor, Tensor]]) -> bool:
+        """Return whether most queries give weight to one key only, in rows long enough to tell and without holes."""
+        n_keys = [
+            seen.sum(dim=1)
+            for seen, offset in looks
+            if len(seen) >= _LONG_ENOUGH and int(offset.max()) + 1 == len(seen)
+        ]
         if not n_keys:
             return False
         seen = torch.cat(n_keys)
