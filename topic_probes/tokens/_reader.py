@@ -43,7 +43,7 @@ class ReadingTally:
     n_windows: int = 0
     n_tokens: int = 0
     n_words: int = 0
-    """Words in these documents (for labels of token ids: ordinary tokens)."""
+    """Words in these documents, of truncated ones also what was not read (for labels of token ids: ordinary tokens)."""
     n_words_taking_part: int = 0
     """Those of them that are words of the windows' tokens under the policy."""
     n_windowed: int = 0
