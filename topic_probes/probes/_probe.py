@@ -193,8 +193,8 @@ def _require_pairs(documents: Corpus, reader: DocumentReader, counter: PatternCo
     if not any(counter.totals.counts[..., COLUMNS.index(name)].any() for name in ("same_topic", "cross_topic")):
         kind = "words" if labels.of_words else "token ids"
         raise CorpusError(
-            f"no two labelled {kind} met in the corpus {documents.name!r}: {len(labels.topics_of)} {kind} are labelled, "
-            f"and {tally.n_words_taking_part} words that were read are words of the model's tokens under "
-            f"words={reader.words!r}; check that labels and corpus are of one language, read more of long documents, or "
+            f"no two labelled {kind} met in the corpus {documents.name!r}: {len(labels.topics_of)} {kind} have labels, "
+            f"{tally.n_words_taking_part} words read are words of the model's tokens (words={reader.words!r}); "
+            "check that labels and corpus are of one language, read more of long documents, or "
             'pass words="merge"'
         )
