@@ -11,10 +11,8 @@ not how often the topic uses it.
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,12 +22,14 @@ from jaxtyping import Float
 
 from .._errors import CorpusError
 from .._folders import read_folder, write_folder
-from .._validation import require_count, require_fraction, require_one_of
+from .._validation import require_count, require_one_of
 from .._words import find_words, normalise
 from ..corpora import CorpusLike, as_corpus
 from . import _gensim
+from ._arrays import as_float64, checked_array, frozen, normalised, row_shares
 from ._gensim import Measure, top_indices
-from ._labels import TopicLabels, as_word
+from ._labelling import Filters, label_by_share
+from ._labels import TopicLabels
 from ._passages import PASSAGE_WORDS, Bags, cut_passages
 from ._stop_words import resolve_stop_words
 
@@ -39,12 +39,6 @@ if TYPE_CHECKING:
 Prior = Literal["uniform", "corpus"]
 
 _KIND = "topic model"
-_SUM_TOLERANCE = 1e-6
-"""How far a row may be from 1: rounding of float32. It is then put right in float64."""
-_ROUNDING = 1e-14
-"""A row as near to 1 as this is left as it is, so that saving and loading change no bit."""
-_TIE_DIGITS = 12
-"""Shares that agree to so many decimals are equal, and a share so near to ``min_share`` reaches it."""
 _STORED_TOP_WORDS = 10
 
 
@@ -88,7 +82,7 @@ class TopicModel:
     """How it was made: options and seed of the fit, the word rule, versions, and counts of what was left out."""
 
     def __post_init__(self) -> None:
-        probabilities = _checked_array("word_probabilities", self.word_probabilities, n_axes=2)
+        probabilities = checked_array("word_probabilities", self.word_probabilities, n_axes=2)
         n_topics, n_words = probabilities.shape
         if not n_topics or not n_words:
             raise ValueError(f"word_probabilities must have at least one topic and one word, got {probabilities.shape}")
@@ -103,22 +97,22 @@ class TopicModel:
         if len(index) != n_words:
             twice = next(word for number, word in enumerate(vocabulary) if index[word] != number)
             raise ValueError(f"vocabulary must name each word once, got {twice!r} twice")
-        _set(self, "word_probabilities", _frozen(_normalised("word_probabilities", probabilities)))
+        _set(self, "word_probabilities", frozen(normalised("word_probabilities", probabilities)))
         _set(self, "vocabulary", vocabulary)
         _set(self, "_index", index)
         if self.prior is not None:
-            prior = _checked_array("prior", self.prior, shape=(n_topics,))
-            _set(self, "prior", _frozen(_normalised("prior", prior[None])[0]))
+            prior = checked_array("prior", self.prior, shape=(n_topics,))
+            _set(self, "prior", frozen(normalised("prior", prior[None])[0]))
         if self.word_counts is not None:
-            counts = _checked_array("word_counts", self.word_counts, shape=(n_words,))
+            counts = checked_array("word_counts", self.word_counts, shape=(n_words,))
             if (counts != np.floor(counts)).any():
                 raise ValueError("word_counts must be whole numbers")
-            _set(self, "word_counts", _frozen(counts.astype(np.int64)))
+            _set(self, "word_counts", frozen(counts.astype(np.int64)))
         if self.coherences is not None:
             coherences = np.array(self.coherences, dtype=np.float64)
             if coherences.shape != (n_topics,):
                 raise ValueError(f"coherences must have shape {(n_topics,)}, got {coherences.shape}")
-            _set(self, "coherences", _frozen(coherences))
+            _set(self, "coherences", frozen(coherences))
 
     @classmethod
     def from_matrix(cls, word_probabilities: Any, vocabulary: Iterable[str], prior: Any = None) -> TopicModel:
@@ -133,9 +127,9 @@ class TopicModel:
             ValueError: see :class:`TopicModel`.
         """
         return cls(
-            _as_float64("word_probabilities", word_probabilities),
+            as_float64("word_probabilities", word_probabilities),
             tuple(vocabulary),
-            None if prior is None else _as_float64("prior", prior),
+            None if prior is None else as_float64("prior", prior),
             options={"origin": "from_matrix"},
         )
 
@@ -201,7 +195,7 @@ class TopicModel:
                 "frequent and stop words are left out of it, and its words are lower-case"
             )
         weights = self.word_probabilities[:, index[word]] * self._prior(prior)
-        return _shares(weights[None])[0]
+        return row_shares(weights[None])[0]
 
     def share_matrix(self, prior: Prior = "uniform") -> Float[np.ndarray, "word topic"]:
         """Return [word, topic] P(topic | word); rows sum to 1, or are NaN for a word that no topic can say.
@@ -209,7 +203,7 @@ class TopicModel:
         Raises:
             ValueError: as :meth:`shares`.
         """
-        return _shares((self.word_probabilities * self._prior(prior)[:, None]).T)
+        return row_shares((self.word_probabilities * self._prior(prior)[:, None]).T)
 
     def _prior(self, prior: str) -> np.ndarray:
         require_one_of("prior", prior, ("uniform", "corpus"))
@@ -299,67 +293,8 @@ class TopicModel:
             >>> model.label_words(top_k=2, min_share=0.4).topics_of
             {'cat': (0,), 'pet': (0, 1), 'car': (1,)}
         """
-        if top_k is not None:
-            require_count("top_k", top_k)
-        require_fraction("min_share", min_share)
-        if top_fraction is not None:
-            require_fraction("top_fraction", top_fraction)
-            if top_fraction == 0:
-                raise ValueError("top_fraction must be above 0, got 0: it would keep no word")
-        stopped = resolve_stop_words(stop_words)
-        shares = np.nan_to_num(self.share_matrix(prior), nan=0.0)
-        kept = (shares > 0) & (shares >= min_share - 10.0**-_TIE_DIGITS)
-        if top_k is not None and top_k < self.n_topics:
-            # equal shares may differ in their last bit, and must still be a tie
-            ranked = np.argsort(-np.round(shares, _TIE_DIGITS), axis=1, kind="stable")[:, :top_k]
-            among_top = np.zeros_like(kept)
-            np.put_along_axis(among_top, ranked, True, axis=1)
-            kept &= among_top
-        if top_fraction is not None:
-            # 0.1 * 30 is a little above 3 in floating point, and must not become 4
-            n_likely = max(1, math.ceil(round(top_fraction * self.n_words, 9)))
-            likely = np.zeros_like(kept)
-            for topic, row in enumerate(self.word_probabilities):
-                likely[top_indices(row, n_likely), topic] = True
-            kept &= likely
-        never_found = [word for word in self.vocabulary if as_word(word) != word]
-        if never_found:
-            _warn(
-                f"{len(never_found)} of the {self.n_words} words of the vocabulary are left out, because no text has "
-                f"such a word by the library's rule (for example {never_found[0]!r}); the rule: letters, lower-case"
-            )
-        unlabelled = stopped.union(never_found)
-        kept[[word in unlabelled for word in self.vocabulary]] = False
-        labelled = np.flatnonzero(kept.any(axis=1))
-        if not len(labelled):
-            raise ValueError(
-                f"no word is left with top_k={top_k}, min_share={min_share}, top_fraction={top_fraction} and "
-                f"stop_words ({len(stopped)}): lower min_share, raise top_fraction or top_k, or take fewer stop words"
-            )
-        return TopicLabels(
-            {self.vocabulary[word]: tuple(np.flatnonzero(kept[word]).tolist()) for word in labelled.tolist()},
-            self.n_topics,
-            topic_names=self._topic_names(stopped),
-            coverage=self._coverage(labelled),
-        )
-
-    def _topic_names(self, stopped: frozenset[str], n: int = 3) -> tuple[str, ...]:
-        """Return [topic] its ``n`` top words that are no stop words."""
-        speaking = np.array([word not in stopped for word in self.vocabulary])
-        masked = np.where(speaking, self.word_probabilities, -1.0)
-        names = []
-        for row in masked:
-            top = [self.vocabulary[word] for word in top_indices(row, n) if row[word] > 0]
-            names.append(" ".join(top))
-        return tuple(names)
-
-    def _coverage(self, labelled: np.ndarray) -> dict[str, int]:
-        coverage = {"n_words": self.n_words}
-        if self.word_counts is not None:
-            counted = int(self.word_counts.sum())
-            coverage["n_tokens"] = counted if self.n_tokens is None else int(self.n_tokens)
-            coverage["n_labelled_tokens"] = int(self.word_counts[labelled].sum())
-        return coverage
+        filters = Filters(top_k=top_k, min_share=min_share, top_fraction=top_fraction)
+        return label_by_share(self, self.share_matrix(prior), filters, resolve_stop_words(stop_words))
 
     def to_frame(self, n: int = 10) -> pd.DataFrame:
         """Return one row per topic: ``topic``, ``top_words`` (one string), ``prior``, ``coherence``; NaN if not known.
@@ -433,50 +368,3 @@ class TopicModel:
 
 def _set(model: TopicModel, name: str, value: Any) -> None:
     object.__setattr__(model, name, value)  # the dataclass is frozen for its users, not while it is built
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=3)
-
-
-def _frozen(array: np.ndarray) -> np.ndarray:
-    array.setflags(write=False)
-    return array
-
-
-def _as_float64(name: str, values: Any) -> np.ndarray:
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a rectangular array of numbers") from None
-
-
-def _checked_array(
-    name: str, values: Any, *, n_axes: int | None = None, shape: Sequence[int] | None = None
-) -> np.ndarray:
-    array = _as_float64(name, values)
-    if shape is not None and array.shape != tuple(shape):
-        raise ValueError(f"{name} must have shape {tuple(shape)}, got {array.shape}")
-    if n_axes is not None and array.ndim != n_axes:
-        raise ValueError(f"{name} must have {n_axes} axes, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got NaN or infinity in {np.sum(~np.isfinite(array))} places")
-    if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, got {array.min():.3g}")
-    return array
-
-
-def _normalised(name: str, rows: np.ndarray) -> np.ndarray:
-    """Return rows that sum to 1 in float64, given rows that do so within 1e-6."""
-    sums = rows.sum(axis=1, keepdims=True)
-    wrong = np.flatnonzero(np.abs(sums[:, 0] - 1) > _SUM_TOLERANCE)
-    if len(wrong):
-        where = f"row {wrong[0]} sums" if len(rows) > 1 else "it sums"
-        raise ValueError(f"{name} must sum to 1 (within {_SUM_TOLERANCE:g}), but {where} to {sums[wrong[0], 0]:.6g}")
-    return np.where(np.abs(sums - 1) > _ROUNDING, rows / sums, rows)
-
-
-def _shares(weights: np.ndarray) -> np.ndarray:
-    """Return rows divided by their sums; NaN where that is 0."""
-    totals = weights.sum(axis=-1, keepdims=True)
-    return np.divide(weights, totals, out=np.full_like(weights, np.nan), where=totals > 0)
