@@ -48,14 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(_STOPPED, FAILURE)
     except PatternError as error:
         return _say(str(error), FAILURE)
-    except (
-        ValueError,
-        TypeError,
-        FileNotFoundError,
-        FileExistsError,
-        NotADirectoryError,
-        ModuleNotFoundError,
-    ) as error:
+    except _WRONG_INPUT as error:
         return _say(str(error), WRONG_CALL)
     except OSError as error:
         return _say(str(error), FAILURE)

@@ -1,7 +1,7 @@
 """``probe``: a corpus through a model and its untrained twin, in one pass over the documents.
 
-Both models see the same batches, tokenised and classified once. Each forward pass goes as far as
-the last pattern that is wanted and no further. At most one layer's pattern is alive at a time.
+Both models see the same batches, tokenised once. Each forward pass goes as far as the last
+pattern that is wanted and no further. At most one layer's pattern is alive at a time.
 """
 
 from __future__ import annotations
