@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ._saved import LONGEST_DESCRIPTION, Stored, require_arrays, require_facts, require_inside, require_numbers
+
+_FORMAT = 1
 _DESCRIPTION, _ARRAYS = "description.json", "arrays.safetensors"
 
 
@@ -72,6 +75,7 @@ def write_folder(
 
     Raises:
         FileExistsError: if ``folder`` holds something that is not an earlier save of the same kind.
+        ValueError: if the description is too long to be read again.
     """
     from safetensors.numpy import save_file
 
@@ -79,38 +83,86 @@ def write_folder(
         return kind_of(old) == kind and files_below(old) == {_DESCRIPTION, _ARRAYS}
 
     with whole_folder(folder, kind=f"a saved {kind}", replaceable=is_earlier) as new:
-        text = json.dumps({"kind": kind, "format": 1, **description}, indent=2, ensure_ascii=False)
-        (new / _DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+        (new / _DESCRIPTION).write_bytes(_as_json({"kind": kind, "format": _FORMAT, **description}))
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, new / _ARRAYS)
     return Path(folder)
 
 
-def read_folder(folder: str | os.PathLike, *, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _as_json(description: Mapping[str, Any]) -> bytes:
+    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:  # half a character, as in the name of a file that is not UTF-8
+        content = (json.dumps(description, indent=2) + "\n").encode()
+    if len(content) > LONGEST_DESCRIPTION:
+        raise ValueError(
+            f"what is saved must be described in at most {LONGEST_DESCRIPTION:,} bytes, got {len(content):,}: "
+            "keep fewer words"
+        )
+    return content
+
+
+def read_folder(
+    folder: str | os.PathLike,
+    *,
+    kind: str,
+    facts: Mapping[str, str] | None = None,
+    arrays: Callable[[dict[str, Any]], Mapping[str, Stored]] | None = None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the description and the arrays of a folder that :func:`write_folder` wrote; nothing in it is executed.
+
+    Args:
+        folder: the folder.
+        kind: what it must hold.
+        facts: what the description must say: name -> kind, see :func:`topic_probes._saved.require_facts`.
+        arrays: from the description, what the arrays must be; they are read only if the head of their file says so.
 
     Raises:
         FileNotFoundError: if there is no such folder, or a file is missing in it.
-        ValueError: if it holds something else.
+        ValueError: if it holds something else, is damaged, or a file in it is a link that leads out of it.
     """
     from safetensors.numpy import load_file
 
+    description = read_description(folder, kind=kind, facts=facts)
+    source = Path(folder).expanduser()
+    if not (source / _ARRAYS).is_file():
+        raise FileNotFoundError(f"{folder} is not a whole {kind}: it has no {_ARRAYS}")
+    require_inside(source / _ARRAYS, source)
+    try:
+        rules = None if arrays is None else arrays(description)
+        require_arrays(source / _ARRAYS, rules)
+        found = load_file(source / _ARRAYS)
+        require_numbers(found, rules or {})
+    except Exception as error:  # safetensors has an exception of its own for a file cut short
+        reason = "it takes more memory than there is" if isinstance(error, MemoryError) else error
+        raise ValueError(f"{source / _ARRAYS} is damaged, or of something else ({reason}): save again") from error
+    return description, found
+
+
+def read_description(folder: str | os.PathLike, *, kind: str, facts: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the description alone, as :func:`read_folder` does.
+
+    Raises:
+        FileNotFoundError: if there is no such folder, or it has no description.
+        ValueError: if it holds something else, or its description is damaged.
+    """
     source = Path(folder).expanduser()
     if not (source / _DESCRIPTION).is_file():
         raise FileNotFoundError(f"{folder} is not a saved {kind}: it has no {_DESCRIPTION}")
-    found = kind_of(source)
-    if found is None:
+    require_inside(source / _DESCRIPTION, source)
+    description = read_json(source / _DESCRIPTION)
+    if description is None or not isinstance(description.get("kind"), str):
         raise ValueError(f"{source / _DESCRIPTION} is damaged, or was not written by this library: save again")
-    if found != kind:
-        raise ValueError(f"{folder} holds a saved {found}, not a {kind}")
-    description = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))
-    if description.get("format") != 1:
-        raise ValueError(f"{folder} was written in format {description.get('format')!r}, this version reads format 1")
-    if not (source / _ARRAYS).is_file():
-        raise FileNotFoundError(f"{folder} is not a whole {kind}: it has no {_ARRAYS}")
+    if description["kind"] != kind:
+        raise ValueError(f"{folder} holds a saved {description['kind']!r:.80}, not a {kind}")
+    version = description.get("format")
+    if type(version) is not int or version != _FORMAT:
+        raise ValueError(f"{folder} was written in format {version!r:.80}, this version reads format {_FORMAT}")
     try:
-        return description, load_file(source / _ARRAYS)
-    except Exception as error:  # safetensors has an exception of its own for a file cut short
-        raise ValueError(f"{source / _ARRAYS} is damaged ({error}): save again") from error
+        require_facts(description, facts or {})
+    except ValueError as error:
+        raise ValueError(f"{source / _DESCRIPTION} is damaged ({error}): save again") from error
+    return description
 
 
 @contextmanager
@@ -124,7 +176,16 @@ def reading(folder: str | os.PathLike, kind: str) -> Iterator[None]:
 
 def kind_of(folder: Path) -> str | None:
     """Return what kind of thing is saved in a folder, or None if nothing is."""
+    kind = (read_json(folder / _DESCRIPTION) or {}).get("kind")
+    return kind if isinstance(kind, str) else None
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the object in a JSON file, or None if there is none, or it is longer than any that is written here."""
     try:
-        return json.loads((folder / _DESCRIPTION).read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
+        with path.open("rb") as file:
+            content = file.read(LONGEST_DESCRIPTION + 1)
+        found = json.loads(content.decode()) if len(content) <= LONGEST_DESCRIPTION else None
+    except (OSError, ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None

@@ -35,7 +35,7 @@ def normalise(text: str) -> str:
 def find_words(text: str) -> list[Word]:
     """Return the words of a normalised text, in order, with their character offsets.
 
-    Example:
+    Examples:
         >>> find_words("Route 66 isn't new")[:3]
         [Word(word='route', start=0, end=5), Word(word='isn', start=9, end=12), Word(word='t', start=13, end=14)]
     """

@@ -25,7 +25,7 @@ def register() -> tuple[str, ...]:
     Returns:
         The architectures that are opened by an adapter of this package; none in transformer-lens 2.x.
 
-    Example:
+    Examples:
         >>> import topic_probes.architectures
         >>> mine = topic_probes.architectures.register()
         >>> set(mine) <= set(topic_probes.architectures.ADAPTERS.values())

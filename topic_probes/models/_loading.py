@@ -75,7 +75,7 @@ def load_model(
             needs code that the checkpoint brings; the message says which transformer-lens opens it.
         ModuleNotFoundError: if the model needs a package that is not installed.
 
-    Example:
+    Examples:
         model = topic_probes.load_model("bert-base-uncased")
         report = topic_probes.probe(model, corpus, labels)
     """

@@ -17,9 +17,15 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from .._axes import STACKS, Site, Stack
 from .._errors import PatternError
 
-_PATTERN_HOOK = re.compile(r"blocks\.(\d+)\.attn\.hook_pattern")
+_PATTERN_HOOKS: dict[Stack, re.Pattern[str]] = {
+    "": re.compile(r"blocks\.(\d+)\.attn\.hook_pattern"),
+    "encoder": re.compile(r"encoder_blocks\.(\d+)\.attn\.hook_pattern"),
+    "decoder": re.compile(r"decoder_blocks\.(\d+)\.self_attn\.hook_pattern"),
+    "cross": re.compile(r"decoder_blocks\.(\d+)\.cross_attn\.hook_pattern"),
+}
 _MASK_ARGUMENTS = ("attention_mask", "one_zero_attention_mask")
 
 
@@ -69,62 +75,122 @@ def require_probeable(model: Any) -> None:
                 )
 
 
-def pattern_hooks(model: HookableModel, layers: Sequence[int] | None = None) -> tuple[dict[int, str], tuple[int, ...]]:
-    """Return the attention pattern hooks by layer, and the layers of the model that have none.
+def pattern_hooks(
+    model: HookableModel, layers: Sequence[int] | None = None
+) -> tuple[dict[Site, str], tuple[Site, ...]]:
+    """Return the attention pattern hooks by site, and the sites of the model that have none.
 
     Args:
         model: any TransformerLens model.
-        layers: the layers wanted (negative ones count from the end); None for all that have attention.
+        layers: the layers wanted, in every stack (negative ones count from its end); None for all that have attention.
+
+    Returns:
+        Site -> name of its hook: the layers, in an encoder-decoder those of the encoder, then of the decoder, then of
+        cross-attention. A site of an ordinary model equals its layer's number.
 
     Raises:
         PatternError: if no layer has attention, or one that was asked for has none.
         ValueError: if a layer does not exist.
     """
-    found = {int(match[1]): name for name in model.hook_dict if (match := _PATTERN_HOOK.fullmatch(name))}
-    n_layers = int(getattr(model.cfg, "n_layers", 0) or 0)
-    unavailable = tuple(layer for layer in range(n_layers) if layer not in found)
-    if not found:
-        stacks = sorted({name.split(".")[0] for name in model.hook_dict if name.endswith(".hook_pattern")})
-        if len(stacks) > 1:
-            raise PatternError(
-                f"{describe(model)} has attention in several stacks ({', '.join(stacks)}): encoder-decoders cannot be "
-                "probed yet; give an encoder or a decoder"
-            )
-        raise PatternError(
-            f"{describe(model)} has no attention pattern to read: none of its hooks is called "
-            "blocks.{layer}.attn.hook_pattern; a model without attention cannot be probed for it"
-        )
+    stacks = _stacks(model)
+    n_layers: dict[Stack, int] = {stack: _n_layers(model, stack, stacks) for stack in stacks}
+    unavailable = tuple(
+        Site(stack, layer) for stack, found in stacks.items() for layer in range(n_layers[stack]) if layer not in found
+    )
+    wanted: set[tuple[Stack, int]] = set()
     if layers is None:
-        return dict(sorted(found.items())), unavailable
-    if isinstance(layers, str) or not isinstance(layers, Iterable):
-        raise TypeError(f"layers must be a list of whole numbers, such as layers=[0, 1], got {layers!r}")
-    wanted: dict[int, str] = {}
-    for layer in layers:
-        if isinstance(layer, bool) or not isinstance(layer, Integral):
-            raise TypeError(f"layers must be whole numbers, got {layer!r}")
-        number = layer + n_layers if layer < 0 else layer
-        if not 0 <= number < max(n_layers, max(found) + 1):
-            raise ValueError(f"layers must be in [0, {n_layers}), or negative and counted from the end, got {layer}")
-        if number not in found:
-            raise PatternError(
-                f"layer {number} of {describe(model)} has no attention; layers that have: {sorted(found)}"
-            )
-        wanted[number] = found[number]
-    if not wanted:
-        raise ValueError("layers must name at least one layer, or be None for all, got none")
-    return dict(sorted(wanted.items())), unavailable
+        wanted = {(stack, layer) for stack, found in stacks.items() for layer in found}
+    else:
+        if isinstance(layers, str) or not isinstance(layers, Iterable):
+            raise TypeError(f"layers must be a list of whole numbers, such as layers=[0, 1], got {layers!r}")
+        for layer in layers:
+            wanted.update(_of_layer(model, layer, stacks, n_layers))
+        if not wanted:
+            raise ValueError("layers must name at least one layer, or be None for all, got none")
+    names = {
+        Site(stack, layer): found[layer]
+        for stack, found in stacks.items()
+        for layer in sorted(found)
+        if (stack, layer) in wanted
+    }
+    return names, unavailable
 
 
-def require_all_fired(model: HookableModel, asked: dict[int, str], fired: set[int]) -> None:
-    """Raise PatternError if a pattern that was asked for never came."""
-    silent = sorted(set(asked) - fired)
-    if silent:
-        listed = ", ".join(map(str, silent))
+def _stacks(model: HookableModel) -> dict[Stack, dict[int, str]]:
+    """Return stack -> layer -> name of its pattern hook; no stack is empty."""
+    found: dict[Stack, dict[int, str]] = {
+        stack: {int(match[1]): name for name in model.hook_dict if (match := _PATTERN_HOOKS[stack].fullmatch(name))}
+        for stack in STACKS
+    }
+    if found[""]:
+        return {"": found[""]}
+    found = {stack: layers for stack, layers in found.items() if layers}
+    if found and hasattr(model, "decoder_embed"):
+        return found
+    stacks = sorted({name.split(".")[0] for name in model.hook_dict if name.endswith(".hook_pattern")})
+    if len(stacks) > 1:
         raise PatternError(
-            f"the attention pattern of layer{'s' if len(silent) > 1 else ''} {listed} of {describe(model)} never came: "
+            f"{describe(model)} has attention in several stacks ({', '.join(stacks)}) and no decoder_embed where the "
+            "decoder's token ids could be observed: of encoder-decoders only BART and its family can be probed, opened "
+            "as a TransformerBridge (transformer-lens 3.9 or later); else give an encoder or a decoder"
+        )
+    raise PatternError(
+        f"{describe(model)} has no attention pattern to read: none of its hooks is called "
+        "blocks.{layer}.attn.hook_pattern; a model without attention cannot be probed for it"
+    )
+
+
+def _n_layers(model: HookableModel, stack: Stack, stacks: dict[Stack, dict[int, str]]) -> int:
+    if stack == "":
+        return max(int(getattr(model.cfg, "n_layers", 0) or 0), max(stacks[""]) + 1)
+    # The configuration has one number, and the stacks may have two.
+    alike = ("encoder",) if stack == "encoder" else ("decoder", "cross")
+    return max(layer for other in alike for layer in stacks.get(other, ())) + 1
+
+
+def _of_layer(
+    model: HookableModel, layer: Any, stacks: dict[Stack, dict[int, str]], n_layers: dict[Stack, int]
+) -> set[tuple[Stack, int]]:
+    """Return the (stack, layer) that one entry of ``layers`` asks for."""
+    if isinstance(layer, bool) or not isinstance(layer, Integral):
+        raise TypeError(f"layers must be whole numbers, got {layer!r}")
+    number = int(layer)
+    exist: dict[Stack, int] = {
+        stack: number + n if number < 0 else number for stack, n in n_layers.items() if -n <= number < n
+    }
+    if not exist:
+        raise ValueError(
+            f"layers must be in [0, {max(n_layers.values())}), or negative and counted from the end, got {layer}"
+        )
+    of_layer: set[tuple[Stack, int]] = {(stack, number) for stack, number in exist.items() if number in stacks[stack]}
+    if not of_layer:
+        have = sorted(set().union(*stacks.values()))
+        raise PatternError(
+            f"layer {next(iter(exist.values()))} of {describe(model)} has no attention; layers that have: {have}"
+        )
+    return of_layer
+
+
+def require_all_fired(model: HookableModel, asked: dict[Site, str], fired: set[Site]) -> None:
+    """Raise PatternError if a pattern that was asked for never came."""
+    silent = sorted(set(asked) - fired, key=lambda site: site.when)
+    if silent:
+        raise PatternError(
+            f"the attention pattern of {_listed(silent)} of {describe(model)} never came: "
             'load the model with attn_implementation="eager" (sdpa and flash attention make no pattern), '
             "or pass layers= without them"
         )
+
+
+def _listed(sites: Sequence[Site]) -> str:
+    """Return sites in words: ``layers 0, 1``, or ``layers 0, 1 of the encoder and layer 0 of the decoder``."""
+    by_stack: dict[str, list[Site]] = {}
+    for site in sites:
+        by_stack.setdefault(site.stack, []).append(site)
+    return " and ".join(
+        f"layer{'s' if len(group) > 1 else ''} " + ", ".join([*(str(one.layer) for one in group[:-1]), str(group[-1])])
+        for group in by_stack.values()
+    )
 
 
 def describe(model: Any) -> str:
@@ -153,14 +219,24 @@ def arguments_of_call(model: HookableModel, args: tuple[Any, ...], kwargs: dict[
     return {**bound, **bound.get("kwargs", {})}
 
 
-def mask_of_call(model: HookableModel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def mask_of_call(
+    model: HookableModel, args: tuple[Any, ...], kwargs: dict[str, Any], *, of_decoder: bool = False
+) -> Tensor | None:
     """Return the mask [batch, pos] that a call of the model's forward carries, or None.
+
+    Args:
+        model: any TransformerLens model.
+        args: of the call.
+        kwargs: of the call.
+        of_decoder: whether the mask of the decoder is wanted, which an encoder-decoder takes beside that of the
+            encoder.
 
     Raises:
         PatternError: if it is not of 0 and 1, one for each position.
     """
     given = arguments_of_call(model, args, kwargs)
-    mask = next((given[name] for name in _MASK_ARGUMENTS if given.get(name) is not None), None)
+    names = ("decoder_attention_mask",) if of_decoder else _MASK_ARGUMENTS
+    mask = next((given[name] for name in names if given.get(name) is not None), None)
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.ndim > 2 or bool((mask < 0).any()):
@@ -187,7 +263,12 @@ def tokenizer_of(model: Any, tokenizer: Any) -> Any:
 
 
 def run_until_pattern(
-    model: HookableModel, token_ids: Tensor, mask: Tensor | None, hooks: dict[int, Any], names: dict[int, str]
+    model: HookableModel,
+    token_ids: Tensor,
+    mask: Tensor | None,
+    hooks: dict[Site, Any],
+    names: dict[Site, str],
+    decoder_ids: Tensor | None = None,
 ) -> None:
     """Run the model as far as the last pattern that is wanted: no later layer, no unembedding, no gradient.
 
@@ -195,16 +276,22 @@ def run_until_pattern(
         model: any TransformerLens model.
         token_ids: [batch, pos] ids.
         mask: [batch, pos] 1 for real tokens, or None.
-        hooks: layer -> ``fn(tensor, *, hook)``.
-        names: layer -> name of its pattern hook.
+        hooks: site -> ``fn(tensor, *, hook)``.
+        names: site -> name of its pattern hook.
+        decoder_ids: [batch, pos] ids of the decoder of an encoder-decoder, under the same mask; None if there is
+            no decoder, or for those that the model makes itself.
     """
-    last = max(names)
+    last = max(names, key=lambda site: site.when)
 
     def stop(tensor: Tensor, *, hook: Any) -> None:
         raise _Enough
 
-    fwd_hooks = [(names[layer], function) for layer, function in hooks.items()] + [(names[last], stop)]
+    fwd_hooks = [(names[site], function) for site, function in hooks.items()] + [(names[last], stop)]
     arguments = {} if mask is None else {str(mask_argument(model)): mask}
+    if decoder_ids is not None:
+        arguments["decoder_input_ids"] = decoder_ids
+        if mask is not None:
+            arguments["decoder_attention_mask"] = mask
     with torch.no_grad(), model.hooks(fwd_hooks=fwd_hooks), suppress(_Enough):
         model.forward(token_ids, **arguments)
 

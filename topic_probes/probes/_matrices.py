@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from .._axes import WordPolicy
+from .._axes import STACKS, Site, Stack, WordPolicy
 from .._errors import CorpusError
-from .._validation import require_count
+from .._validation import require_count, require_one_of
 from ..corpora import Document
-from ..tokens import DocumentReader
+from ..tokens import DocumentReader, Window
 from ..topics import TopicLabels
+from ._decoder import shifted_ids, shifted_window, start_of_decoder
 from ._embedding import word_vectors
 from ._hooks import (
     device_of,
@@ -28,7 +30,8 @@ from ._hooks import (
     tokenizer_of,
 )
 from ._pairs import WordPairs, pair_weights
-from ._visibility import Visibility
+from ._sides import Side
+from ._visibility import visibility_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +43,7 @@ def word_attention(
     *,
     layer: int,
     head: int,
+    stack: Stack = "",
     tokenizer: Any = None,
     words: WordPolicy = "merge",
     max_length: int = 128,
@@ -51,17 +55,21 @@ def word_attention(
         text: the document; its first ``max_length`` tokens are read.
         layer: its layer, a negative one from the end.
         head: its number within the layer.
+        stack: of an encoder-decoder ``"encoder"``, ``"decoder"`` or ``"cross"``, where queries are words of the
+            decoder and keys words of the encoder; the decoder reads the text shifted right, as in :func:`probe`.
+            An ordinary model has the stack ``""`` alone.
         tokenizer: the model's own (``model.tokenizer``) unless given.
         words: ``"whole"`` or ``"merge"``, as for :func:`probe`.
         max_length: tokens to read.
 
     Returns:
-        [query_pos, key_pos] words as index and columns, in reading order; NaN where a query cannot see a key.
-        The mean over a pair class of many such matrices is what :func:`probe` reports.
+        [query_pos, key_pos] words as index and columns, in reading order; NaN where a query cannot see a key. In
+        ``"cross"`` a last word that has no special token behind it is a key and no query. The mean over a pair
+        class of many such matrices is what :func:`probe` reports.
 
     Raises:
         CorpusError: if the text has no word that is a word of the model's tokens.
-        TypeError, ValueError, PatternError: as for :func:`probe`, or if there is no such head.
+        TypeError, ValueError, PatternError: as for :func:`probe`, or if there is no such stack, layer or head.
     """
     import pandas as pd
 
@@ -69,35 +77,63 @@ def word_attention(
     if not isinstance(text, str):
         raise TypeError(f"text must be one string, got a {type(text).__name__}: call word_attention for each text")
     require_count("max_length", max_length)
-    names, _ = pattern_hooks(model, [layer])
-    (layer,) = names
+    site, name = _site(model, stack, layer)
     tokenizer = tokenizer_of(model, tokenizer)
     reader = DocumentReader(tokenizer, words=words, max_length=max_length, long_documents="truncate")
     window = next(iter(reader.windows(Document(id="text", text=text))), None)
     if window is None or not window.words:
         raise CorpusError(f"text has no word that is a word of the model's tokens under words={words!r}: {text!r:.60}")
-    seen: dict[int, Tensor] = {}
+    seen: dict[Site, Tensor] = {}
 
     def keep(tensor: Tensor, *, hook: Any) -> None:
-        seen[layer] = tensor[0].detach().cpu().double()
+        seen[site] = tensor[0].detach().cpu().double()
 
+    queries, decoder_ids = window, None
     token_ids = torch.from_numpy(window.token_ids)[None].to(device_of(model))
     mask = torch.ones_like(token_ids) if mask_argument(model) is not None else None
-    run_until_pattern(model, token_ids, mask, {layer: keep}, names)
-    require_all_fired(model, names, set(seen))
-    n_heads = len(seen[layer])
+    if site.stack in ("decoder", "cross"):
+        start = start_of_decoder(model)
+        queries, decoder_ids = shifted_window(window, start), shifted_ids(token_ids, start)
+    keys = window if site.stack == "cross" else queries
+    run_until_pattern(model, token_ids, mask, {site: keep}, {site: name}, decoder_ids)
+    require_all_fired(model, {site: name}, set(seen))
+    n_heads = len(seen[site])
     if not 0 <= head < n_heads:
         raise ValueError(f"head must be in [0, {n_heads}), got {head}")
 
-    visibility = Visibility()
-    visibility.learn(layer, [seen[layer]])
-    one_class = WordPairs(window, np.zeros((len(window.words), len(window.words)), dtype=np.int64))
-    weights = pair_weights(one_class, *visibility.reach(len(window))).weights[0]
+    visibility = visibility_of(site, "read")
+    visibility.learn(site, [seen[site]])
+    asking, asked = _unlabelled(queries), _unlabelled(keys)
+    one_class = WordPairs(asking, asked, np.zeros((len(queries.words), len(keys.words)), dtype=np.int64))
+    weights = pair_weights(one_class, visibility.reach).weights[0]
+    of_query, of_key = _words_by_position(queries), _words_by_position(keys)
+    attention = of_query.T @ (seen[site][head].numpy() * weights) @ of_key
+    attention[of_query.T @ (weights > 0) @ of_key == 0] = np.nan
+    return pd.DataFrame(attention, index=list(queries.words), columns=list(keys.words))
+
+
+def _site(model: Any, stack: Stack, layer: int) -> tuple[Site, str]:
+    """Return the site of that layer in a stack, and the name of its hook."""
+    require_one_of("stack", stack, STACKS)
+    names, _ = pattern_hooks(model, [layer])
+    if all(site.stack == "" for site in names) != (stack == ""):
+        has = "one stack alone" if stack else "several stacks"
+        way_out = "leave stack out" if stack else 'pass stack="encoder", "decoder" or "cross"'
+        raise ValueError(f"stack must be one that the model has, got {stack!r} for a model of {has}: {way_out}")
+    found = [(site, name) for site, name in names.items() if site.stack == stack]
+    if not found:
+        raise ValueError(f"layer must be one of stack={stack!r}, got {layer}, which only another stack has")
+    return found[0]
+
+
+def _unlabelled(window: Window) -> Side:
+    return Side(window, np.arange(len(window)), np.full(len(window.words), -1))
+
+
+def _words_by_position(window: Window) -> Float[np.ndarray, "pos word"]:
+    """Return [pos, word] 1 where a token is a piece of a word, else 0."""
     positions = np.arange(len(window))[:, None]
-    of_word = ((window.starts <= positions) & (positions < window.stops)).astype(np.float64)
-    attention = of_word.T @ (seen[layer][head].numpy() * weights) @ of_word
-    attention[of_word.T @ (weights > 0) @ of_word == 0] = np.nan
-    return pd.DataFrame(attention, index=list(window.words), columns=list(window.words))
+    return ((window.starts <= positions) & (positions < window.stops)).astype(np.float64)
 
 
 def word_similarity(

@@ -28,6 +28,9 @@ class Observer(Protocol):
     def on_ids(self, token_ids: Tensor) -> None:
         """Token ids [batch, pos] are about to be embedded."""
 
+    def on_decoder_ids(self, token_ids: Tensor) -> None:
+        """Token ids [batch, pos] are about to be embedded by a decoder that has an embedding of its own."""
+
     def check_call(self) -> None:
         """The forward has ended without an exception; raise if it cannot be counted."""
 
@@ -100,12 +103,19 @@ class ObservedForward:
 def _hooked(model: Any, fwd_hooks: list[tuple[str, Any]], observer: Any) -> Iterator[None]:
     """Put hooks on a model for one forward pass, and take off these and no others."""
 
-    def embedding(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        observer.on_ids(args[0] if args else next(iter(kwargs.values())))
+    def taking(tell: Any) -> Any:
+        def embedding(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            tell(args[0] if args else next(iter(kwargs.values())))
 
+        return embedding
+
+    embeddings = [(model.embed, observer.on_ids)]
+    if hasattr(model, "decoder_embed"):
+        embeddings.append((model.decoder_embed, observer.on_decoder_ids))
     points = model.hook_dict
     with ExitStack() as stack:
-        stack.callback(model.embed.register_forward_pre_hook(embedding, with_kwargs=True).remove)
+        for module, tell in embeddings:
+            stack.callback(module.register_forward_pre_hook(taking(tell), with_kwargs=True).remove)
         for name, function in fwd_hooks:
             point = points[name]
             point.add_hook(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -37,6 +38,14 @@ def fingerprint_of_weights(model: Any) -> str:
         digest.update(f"{name} {tuple(parameter.shape)}".encode())
         digest.update(entries[::step].float().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def fingerprint_of_counts(counts: Mapping[Any, int] | None) -> str | None:
+    """Return 16 hexadecimal digits that tell counts of words apart; None of none."""
+    if counts is None:
+        return None
+    entries = sorted((str(word), int(number)) for word, number in counts.items())
+    return hashlib.sha256(repr(entries).encode()).hexdigest()[:16]
 
 
 def _version(name: str) -> str:

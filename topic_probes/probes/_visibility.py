@@ -12,10 +12,13 @@ head of a layer does, its reach cannot be read, and :class:`Visibility` warns: s
 (``visibility="causal"`` or ``"bidirectional"``). In float16 a weight below 6e-8 is zero as well: where
 all heads of a layer give such weights to the farthest keys of its longest row, the reach is found a
 little too short.
+
+Cross-attention has no order to read: every query of the decoder sees every token of the encoder.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +26,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._axes import Site
 from .._errors import PatternError
+from ._sides import EVERYTHING, Reach
 
 _SPARSE = 0.9
 """Below this share of keys in reach with any weight a layer's mask is no band: blocks of any size have 1/2 to 2/3."""
@@ -49,7 +54,7 @@ class Visibility:
     warned: bool = False
     """Whether it was said that the mask is no band, or that heads are saturated."""
 
-    def learn(self, layer: int, patterns: Sequence[Tensor], places: Sequence[Tensor] | None = None) -> None:
+    def learn(self, layer: Site | int, patterns: Sequence[Tensor], places: Sequence[Tensor] | None = None) -> None:
         """Widen the reach by patterns of rows without pads.
 
         Args:
@@ -104,7 +109,7 @@ class Visibility:
         in_reach = (offset <= self.back) & (-offset <= self.ahead) & seen.any(dim=1)[:, None]
         return int(seen.sum()) / max(int(in_reach.sum()), 1)
 
-    def _doubt(self, layer: int, share: float) -> None:
+    def _doubt(self, layer: Site | int, share: float) -> None:
         if 0 < share < _SPARSE:
             self.warned = True
             warnings.warn(
@@ -113,11 +118,13 @@ class Visibility:
                 stacklevel=2,
             )
 
-    def reach(self, length: int) -> tuple[int, int]:
-        """Return how far back and ahead a query sees in a row of ``length`` tokens."""
+    @property
+    def reach(self) -> Reach:
+        """How far a query sees, as far as is known: everything in a direction in which no row went beyond."""
         if self.stated is not None:
-            return length - 1, length - 1 if self.stated == "bidirectional" else 0
-        return min(self.back, length - 1), min(self.ahead, length - 1)
+            return Reach(None, None if self.stated == "bidirectional" else 0)
+        farthest = self.longest - 1
+        return Reach(None if self.back >= farthest else self.back, None if 0 < farthest <= self.ahead else self.ahead)
 
     def __str__(self) -> str:
         if self.stated is not None:
@@ -130,3 +137,36 @@ class Visibility:
         if self.ahead == 0:
             return "causal" if far_back else f"causal, window of {self.back + 1}"
         return f"window of {self.back} back and {self.ahead} ahead"
+
+
+class EveryKey:
+    """What the queries of cross-attention see: all tokens of the encoder, wherever they stand."""
+
+    longest = sys.maxsize
+    """There is nothing left to learn from a longer row."""
+
+    def learn(self, layer: Site | int, patterns: Sequence[Tensor], places: Sequence[Tensor] | None = None) -> None:
+        """Learn nothing."""
+
+    @property
+    def reach(self) -> Reach:
+        """Everything."""
+        return EVERYTHING
+
+    def __str__(self) -> str:
+        return "every token of the encoder"
+
+
+def visibility_of(site: Site, stated: str) -> Visibility | EveryKey:
+    """Return what is known of a site before its first pattern.
+
+    Args:
+        site: a layer, or a layer of a stack.
+        stated: ``"read"``, or what the caller says: in an encoder-decoder either word says that it is built as usual,
+            with an encoder that sees both ways and a decoder that sees what came before.
+    """
+    if site.stack == "cross":
+        return EveryKey()
+    if stated == "read":
+        return Visibility()
+    return Visibility({"encoder": "bidirectional", "decoder": "causal"}.get(site.stack, stated))

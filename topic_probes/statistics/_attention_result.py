@@ -6,9 +6,9 @@ exactly 1 in every class, whatever the lengths of documents and whatever the mas
 ``same_topic / cross_topic`` (P1's table), ``difference`` is ``same_topic - cross_topic``.
 
 What the pooled estimate does *not* show: documents with one topic speak mostly for ``same_topic``
-and mixed ones for ``cross_topic``, and same-topic words stand nearer to each other. A ratio above 1
-says that attention follows topics or what goes with them; the untrained twin, run over the same
-documents, says what the architecture alone does.
+and mixed ones for ``cross_topic``, and same-topic words stand nearer to each other. The other
+estimators (:mod:`topic_probes.statistics._strata`) compare within documents, at equal distance, or at
+equal frequency. All come from one pass over the model.
 """
 
 from __future__ import annotations
@@ -21,24 +21,41 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from .._axes import PAIR_CLASSES
+from .._axes import PAIR_CLASSES, Site
 from .._folders import read_folder, reading, write_folder
+from .._html import html_table
 from .._validation import require_count, require_fraction, require_one_of
-from ._intervals import MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, percentile_interval, pooled_means, resample_groups
-from ._sums import COLUMNS, AttentionSums
+from ._by_group import ByGroup, divide, head_intervals, in_use, nan_mean
+from ._intervals import METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Method, interval
+from ._p_values import p_values, q_values
+from ._strata import ESTIMATORS
+from ._sums import COLUMNS, AttentionSums, stored_sums, topical_columns
+from ._tables import distance_frame, layer_frame, topic_frame, topic_matrix
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ESTIMATORS = ("pooled",)
-_ARRAYS = ("sums", "counts", "n_documents", "n_excluded_rows")
-_HEADS_AT_ONCE = 512
-"""Heads whose resamples are in memory together: 512 heads x 2000 resamples are 8 MB a class."""
+    from ._comparison import AttentionComparison
+
+DEFAULT_METHOD: Method = "t"
+MEASURES = ("ratio", "difference")
+HEADLINE_COLUMNS = ("estimator", "same_topic", "cross_topic", "ratio", "ratio_low", "ratio_high", "n_documents")
+"""What a notebook shows of a headline."""
+
+_FACTS = {
+    "layers": "texts",
+    "tally": "counts by name",
+    "visibility": "texts by name",
+    "unavailable_layers": "texts",
+    "options": "an object",
+    "seed": "a count",
+}
+"""What a saved result must say of itself."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The row of P1's table: a model's mean over its layers and heads."""
+    """The row of P1's table: a model's mean over its layers and heads, those of all its stacks."""
 
     same_topic: float
     """Mean over heads of same-topic attention, uniform = 1."""
@@ -49,13 +66,20 @@ class Headline:
     ratio_low: float
     ratio_high: float
     """Interval of the ratio over documents (not over heads)."""
+    difference: float
+    """``same_topic - cross_topic``."""
+    difference_low: float
+    difference_high: float
+    """Its interval."""
     same_topic_low: float
     same_topic_high: float
     cross_topic_low: float
     cross_topic_high: float
-    """Intervals of the two means, from the same resamples."""
+    """Intervals of the two means."""
     level: float
     """Confidence level of the intervals."""
+    method: str
+    """How they were made."""
     n_documents: int
     n_groups: int
     """Groups of documents behind the intervals, of the class that fewer have; below 8 there are no intervals (NaN)."""
@@ -77,14 +101,15 @@ class AttentionResult:
     """Sums by layer, head, group of documents and pair class: everything else is computed from them."""
     tally: Mapping[str, int]
     """What became of the documents: read, windowed, truncated, skipped, empty, their tokens and words."""
-    visibility: Mapping[int, str]
-    """Layer -> what its queries may see, read off the patterns: bidirectional, causal, a window."""
-    unavailable_layers: tuple[int, ...]
-    """Layers of the model without an attention pattern (hybrids)."""
+    visibility: Mapping[Site | int, str]
+    """Layer -> what its queries may see, read off the patterns: bidirectional, causal, a window. In a model of several
+    stacks the keys are ``Site(stack, layer)``."""
+    unavailable_layers: tuple[Site | int, ...]
+    """Layers of the model without an attention pattern (hybrids); ``Site(stack, layer)`` where there are stacks."""
     options: Mapping[str, Any]
     """How it was measured: words, max_length, long_documents, the labels' fingerprint, the model, versions."""
     seed: int
-    """Seed of the intervals' resamples."""
+    """Seed of the permutations and of the intervals' resamples."""
 
     @property
     def n_documents(self) -> int:
@@ -92,94 +117,253 @@ class AttentionResult:
         return int(self.tally["n_documents"])
 
     @property
+    def n_permutations(self) -> int:
+        """Permutations of the labels behind the p-values."""
+        return self.totals.null.values.shape[2]
+
+    @property
+    def estimators(self) -> tuple[str, ...]:
+        """Estimators that this run allows: by frequency only if ``word_counts`` were given."""
+        return ESTIMATORS if self.options.get("word_counts") else ESTIMATORS[:-1]
+
+    @property
+    def n_topics(self) -> int:
+        """Topics of the labels; 0 where attention by topic was not kept."""
+        return self.totals.topics.values.shape[2]
+
+    @property
     def pair_counts(self) -> dict[str, int]:
-        """Pair class -> exact number of ordered pairs, in the layer that sees most (layers differ only by window)."""
+        """Pair class -> exact number of ordered pairs, in the layer that sees most: they differ by window and stack."""
         counts = self.totals.counts.sum(axis=1)
         widest = counts[np.argmax(counts[:, : len(PAIR_CLASSES)].sum(axis=1))]
-        return {name: int(widest[COLUMNS.index(name)]) for name in PAIR_CLASSES}
+        return {name: round(widest[COLUMNS.index(name)]) for name in PAIR_CLASSES}
 
-    def means(self, column: str) -> Float[np.ndarray, "layer head"]:
-        """Return the mean of a pair class, or of ``special``, for every layer and head; NaN where it is empty."""
-        require_one_of("column", column, COLUMNS)
-        index = COLUMNS.index(column)
-        counts = self.totals.counts[:, :, index].sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            return self.totals.sums[..., index].sum(axis=2) / np.where(counts == 0, np.nan, counts)[:, None]
+    def means(
+        self, column: str, *, estimator: str = "pooled", renormalise: bool = False
+    ) -> Float[np.ndarray, "site head"]:
+        """Return the mean of a pair class, or of ``special``, for every layer and head; NaN where it is empty.
 
-    def confidence_interval(self, level: float = 0.95, *, n_resamples: int = N_RESAMPLES) -> ConfidenceInterval:
-        """Return both ends [layer, head] of the percentile interval of each head's ratio over groups of documents.
+        Rows are those of ``totals.sites``: layers, or the layers of one stack after those of another.
 
-        NaN where fewer than 8 groups have pairs of either class. With fewer than about 30 documents such
-        intervals are too short; they say nothing of another draw of an untrained twin's weights.
+        Args:
+            column: a pair class, or ``"special"``.
+            estimator: how same- and cross-topic pairs are weighted; it makes no difference to other columns.
+            renormalise: see :meth:`to_frame`.
         """
-        require_fraction("level", level)
-        require_count("n_resamples", n_resamples)
-        return self._head_intervals(level, n_resamples)
+        require_one_of("column", column, (*PAIR_CLASSES, "special"))
+        require_one_of("estimator", estimator, ESTIMATORS)
+        index = COLUMNS.index(column)
+        if column in ("same_topic", "cross_topic"):
+            index = topical_columns(estimator)[column == "cross_topic"]
+        counts = self.totals.counts[:, :, index].sum(axis=1)
+        sums = self.totals.renormalised if renormalise and column != "special" else self.totals.sums
+        with np.errstate(invalid="ignore"):
+            return sums[..., index].sum(axis=2) / np.where(counts == 0, np.nan, counts)[:, None]
 
-    def to_frame(self, estimator: str = "pooled", *, level: float = 0.95) -> pd.DataFrame:
+    def confidence_interval(
+        self,
+        level: float = 0.95,
+        *,
+        estimator: str = "pooled",
+        measure: str = "ratio",
+        method: str = DEFAULT_METHOD,
+        renormalise: bool = False,
+        n_resamples: int = N_RESAMPLES,
+    ) -> ConfidenceInterval:
+        """Return both ends [site, head] of the interval of each head over groups of documents.
+
+        Args:
+            level: probability with which such intervals cover the truth.
+            estimator: ``"pooled"``, ``"within_document"``, ``"distance_matched"``, ``"frequency_matched"``.
+            measure: ``"ratio"`` or ``"difference"``.
+            method: ``"t"`` (jackknife and Student's t), ``"percentile"`` or ``"bca"`` (bootstrap).
+            renormalise: see :meth:`to_frame`.
+            n_resamples: draws of the bootstrap.
+
+        Returns:
+            The ends; NaN where fewer than 8 groups have pairs of either class. They say nothing of another draw of
+            an untrained twin's weights.
+        """
+        self._require(estimator, level, method, n_resamples)
+        require_one_of("measure", measure, MEASURES)
+        by_group = ByGroup.of(self.totals, estimator, renormalise=renormalise)
+        return head_intervals(by_group, measure, level, method, n_resamples, self.seed)
+
+    def p_values(self, estimator: str = "pooled") -> Float[np.ndarray, "site head"]:
+        """Return the p-value of every head, from permuted labels; NaN if there were none."""
+        self._require(estimator)
+        return p_values(self.totals, estimator)
+
+    def to_frame(
+        self,
+        estimator: str = "pooled",
+        *,
+        level: float = 0.95,
+        method: str = DEFAULT_METHOD,
+        renormalise: bool = False,
+    ) -> pd.DataFrame:
         """Return one row per layer and head.
 
         Columns: ``layer head n_documents n_same_topic n_cross_topic same_topic cross_topic same_token
-        no_topic difference ratio ratio_low ratio_high sink_mass``; means in units of uniform
-        attention = 1, NaN where a class is empty; ``sink_mass`` is the mean share of a query's
-        attention that goes to special tokens.
+        no_topic difference difference_low difference_high ratio ratio_low ratio_high p_value q_value
+        sink_mass``; means in units of uniform attention = 1, NaN where a class is empty; ``sink_mass`` is the
+        mean share of a query's attention that goes to special tokens; numbers of pairs are those of all pairs,
+        whatever the estimator.
+
+        In an encoder-decoder there is one row per stack, layer and head, and a first column ``stack``:
+        ``"encoder"``, ``"decoder"`` (attention to itself) or ``"cross"`` (of the decoder's queries to the
+        encoder's keys). A model of one stack has no such column.
+
+        Args:
+            estimator: ``"pooled"``, ``"within_document"``, ``"distance_matched"``, ``"frequency_matched"``.
+            level: of the intervals.
+            method: of the intervals, see :meth:`confidence_interval`.
+            renormalise: True for attention among words alone: each query's attention is divided by what it gives to
+                tokens of words, and uniform = 1 is uniform among these. p-values are of plain attention, and NaN here.
         """
         import pandas as pd
 
-        require_one_of("estimator", estimator, _ESTIMATORS)
-        n_layers, n_heads = self.totals.sums.shape[:2]
-        means = {name: self.means(name).ravel() for name in PAIR_CLASSES}
+        self._require(estimator, level, method)
+        n_sites, n_heads = self.totals.sums.shape[:2]
+        means = {
+            name: self.means(name, estimator=estimator, renormalise=renormalise).ravel()
+            for name in ("same_topic", "cross_topic", "same_token", "no_topic")
+        }
         pairs = self.totals.counts.sum(axis=1)
-        low, high = self.confidence_interval(level)
+        ends = {
+            measure: self.confidence_interval(
+                level, estimator=estimator, measure=measure, method=method, renormalise=renormalise
+            )
+            for measure in MEASURES
+        }
+        p = np.full((n_sites, n_heads), np.nan) if renormalise else self.p_values(estimator)
 
-        def by_layer(values: Any) -> np.ndarray:
+        def by_site(values: Any) -> np.ndarray:
             return np.repeat(np.asarray(values), n_heads)
 
+        def n_pairs(name: str) -> np.ndarray:
+            return by_site(np.rint(pairs[:, COLUMNS.index(name)]).astype(np.int64))
+
+        stacks = [site.stack for site in self.totals.sites]
         return pd.DataFrame(
             {
-                "layer": by_layer(self.totals.layers),
-                "head": np.tile(np.arange(n_heads), n_layers),
+                **({"stack": by_site(stacks).astype(object)} if any(stacks) else {}),
+                "layer": by_site(self.totals.layers),
+                "head": np.tile(np.arange(n_heads), n_sites),
                 "n_documents": self.n_documents,
-                "n_same_topic": by_layer(pairs[:, COLUMNS.index("same_topic")]),
-                "n_cross_topic": by_layer(pairs[:, COLUMNS.index("cross_topic")]),
-                **{name: means[name] for name in ("same_topic", "cross_topic", "same_token", "no_topic")},
+                "n_same_topic": n_pairs("same_topic"),
+                "n_cross_topic": n_pairs("cross_topic"),
+                **means,
                 "difference": means["same_topic"] - means["cross_topic"],
-                "ratio": _divide(means["same_topic"], means["cross_topic"]),
-                "ratio_low": np.ravel(low),
-                "ratio_high": np.ravel(high),
+                "difference_low": np.ravel(ends["difference"].low),
+                "difference_high": np.ravel(ends["difference"].high),
+                "ratio": divide(means["same_topic"], means["cross_topic"]),
+                "ratio_low": np.ravel(ends["ratio"].low),
+                "ratio_high": np.ravel(ends["ratio"].high),
+                "p_value": p.ravel(),
+                "q_value": q_values(p).ravel(),
                 "sink_mass": self.means("special").ravel(),
             }
         )
 
-    def headline(self, estimator: str = "pooled", *, level: float = 0.95, n_resamples: int = N_RESAMPLES) -> Headline:
-        """Return the row of P1's table: mean over layers and heads, and their ratio with its interval."""
-        require_one_of("estimator", estimator, _ESTIMATORS)
-        require_fraction("level", level)
-        require_count("n_resamples", n_resamples)
-        same, cross = _mean(self.means("same_topic")), _mean(self.means("cross_topic"))
-        draws, sums, counts = self._resampling(n_resamples)
-        resampled = [_resampled_model_mean(draws, sums[..., k], counts[..., k]) for k in (0, 1)]
-        statistics = np.stack([_divide(*resampled), *resampled], axis=1)
-        ends = percentile_interval(statistics, level) if len(draws) else ConfidenceInterval(*np.full((2, 3), np.nan))
-        low, high = np.asarray(ends.low).tolist(), np.asarray(ends.high).tolist()
+    def headline(
+        self,
+        estimator: str = "pooled",
+        *,
+        level: float = 0.95,
+        method: str = DEFAULT_METHOD,
+        renormalise: bool = False,
+        n_resamples: int = N_RESAMPLES,
+    ) -> Headline:
+        """Return the row of P1's table: mean over layers (of all stacks) and heads, their ratio with its interval."""
+        self._require(estimator, level, method, n_resamples)
+        by_group = in_use(ByGroup.of(self.totals, estimator, renormalise=renormalise))
+        same, cross = (float(mean[0]) for mean in by_group.model_means(np.ones((1, by_group.n_groups))))
+
+        def ends(measure: str) -> tuple[float, float]:
+            if by_group.n_informative_groups < MIN_GROUPS:
+                return float("nan"), float("nan")
+
+            def statistic(weights: np.ndarray) -> np.ndarray:
+                one, other = by_group.model_means(weights)
+                return {"ratio": divide(one, other), "difference": one - other, "same": one, "cross": other}[measure]
+
+            low, high = interval(
+                statistic,
+                by_group.n_groups,
+                level=level,
+                method=method,
+                n_resamples=n_resamples,
+                seed=self.seed,
+                of_ratio=measure != "difference",
+                shares=by_group.shares,
+            )
+            return float(low), float(high)
+
+        (ratio_low, ratio_high), (difference_low, difference_high) = ends("ratio"), ends("difference")
+        (same_low, same_high), (cross_low, cross_high) = ends("same"), ends("cross")
         pairs = self.pair_counts
         return Headline(
             same_topic=same,
             cross_topic=cross,
-            ratio=float(_divide(same, cross)),
-            ratio_low=low[0],
-            ratio_high=high[0],
-            same_topic_low=low[1],
-            same_topic_high=high[1],
-            cross_topic_low=low[2],
-            cross_topic_high=high[2],
+            ratio=float(divide(same, cross)),
+            ratio_low=ratio_low,
+            ratio_high=ratio_high,
+            difference=same - cross,
+            difference_low=difference_low,
+            difference_high=difference_high,
+            same_topic_low=same_low,
+            same_topic_high=same_high,
+            cross_topic_low=cross_low,
+            cross_topic_high=cross_high,
             level=level,
+            method=method,
             n_documents=self.n_documents,
-            n_groups=_groups_of_rarer_class(counts),
+            n_groups=by_group.n_informative_groups,
             n_same_topic=pairs["same_topic"],
             n_cross_topic=pairs["cross_topic"],
             estimator=estimator,
         )
+
+    def layer_frame(
+        self, estimator: str = "pooled", *, level: float = 0.95, method: str = DEFAULT_METHOD
+    ) -> pd.DataFrame:
+        """Return one row per layer, the mean over its heads: the columns of :meth:`headline` that are numbers of it."""
+        self._require(estimator, level, method)
+        return layer_frame(self.totals, estimator, level, method, self.seed)
+
+    def distance_frame(self) -> pd.DataFrame:
+        """Return attention against distance: one row per layer, head, pair class and bucket of distance.
+
+        Columns: ``layer head pair_class distance distance_high n_pairs mean``: ``distance`` is the smallest in
+        tokens between the words of the bucket, ``distance_high`` the largest; every distance up to 32 has its own.
+        Buckets without pairs are left out. In an encoder-decoder ``stack`` comes first.
+        """
+        return distance_frame(self.totals)
+
+    def topic_matrix(self, layer: int, head: int, *, stack: str = "") -> pd.DataFrame:
+        """Return mean debiased attention of a head by topic of the query (rows) and of the key (columns).
+
+        Pairs of the same word are left out. A word with several topics counts in each. NaN where no pair is.
+
+        Raises:
+            ValueError: if there is no such head, or attention by topic was not kept.
+        """
+        return topic_matrix(self.totals, layer, head, stack)
+
+    def topic_frame(self) -> pd.DataFrame:
+        """Return one row per layer, head and topic: which head serves which topic.
+
+        Columns: ``layer head topic same_topic other_topics dominance n_pairs``: mean attention from words of
+        the topic to words of the same topic, to words of other topics, and their ratio.
+        """
+        return topic_frame(self.totals)
+
+    def __sub__(self, other: AttentionResult) -> AttentionComparison:
+        """Return the comparison of two results on the same corpus, document group by document group."""
+        from ._comparison import compare
+
+        return compare(self, other)
 
     def merge(self, other: AttentionResult) -> AttentionResult:
         """Return the result of both corpora, exactly as if they had been probed at once.
@@ -195,6 +379,11 @@ class AttentionResult:
                     f"only results measured alike can be merged: {name} is {self.options.get(name)!r} in one "
                     f"and {other.options.get(name)!r} in the other"
                 )
+        if self.n_permutations and self.seed != other.seed:
+            raise ValueError(
+                f"only results with the same permutations can be merged: seed is {self.seed} in one and {other.seed} "
+                "in the other"
+            )
         corpora = [result.options["corpus"] for result in (self, other) if "corpus" in result.options]
         return AttentionResult(
             totals=self.totals.merge(other.totals),
@@ -208,95 +397,76 @@ class AttentionResult:
     def save(self, folder: str | PathLike) -> None:
         """Write the result to a folder (JSON and safetensors), whole or not at all."""
         description = {
-            "layers": list(self.totals.layers),
+            "layers": [site.name for site in self.totals.sites],
             "tally": dict(self.tally),
-            "visibility": {str(layer): text for layer, text in self.visibility.items()},
-            "unavailable_layers": list(self.unavailable_layers),
+            "visibility": {Site.of(layer).name: text for layer, text in self.visibility.items()},
+            "unavailable_layers": [Site.of(layer).name for layer in self.unavailable_layers],
             "options": dict(self.options),
             "seed": self.seed,
         }
-        arrays = {name: getattr(self.totals, name) for name in _ARRAYS}
-        write_folder(folder, kind="attention result", description=description, arrays=arrays)
+        write_folder(folder, kind="attention result", description=description, arrays=self.totals.to_arrays())
 
     @classmethod
     def load(cls, folder: str | PathLike) -> AttentionResult:
         """Return a result that :meth:`save` wrote."""
-        description, arrays = read_folder(folder, kind="attention result")
+        description, arrays = read_folder(folder, kind="attention result", facts=_FACTS, arrays=stored_sums)
         with reading(folder, "attention result"):
             return cls._from_parts(description, arrays)
 
     @classmethod
     def _from_parts(cls, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> AttentionResult:
         return cls(
-            totals=AttentionSums(tuple(description["layers"]), **{name: arrays[name] for name in _ARRAYS}),
+            totals=AttentionSums.from_arrays([_site(name) for name in description["layers"]], arrays),
             tally=description["tally"],
-            visibility={int(layer): text for layer, text in description["visibility"].items()},
-            unavailable_layers=tuple(description["unavailable_layers"]),
+            visibility={_site(layer).key: text for layer, text in description["visibility"].items()},
+            unavailable_layers=tuple(_site(layer).key for layer in description["unavailable_layers"]),
             options=description["options"],
             seed=description["seed"],
         )
 
+    def _repr_html_(self) -> str:
+        """Return the headline by every estimator, for a notebook."""
+        import pandas as pd
+
+        rows = [self.headline(estimator).to_dict() for estimator in self.estimators]
+        return html_table(pd.DataFrame(rows)[list(HEADLINE_COLUMNS)], repr(self))
+
     def __repr__(self) -> str:
-        n_layers, n_heads = self.totals.sums.shape[:2]
+        n_heads = self.totals.sums.shape[1]
+        stacks = [site.stack for site in self.totals.sites]
+        layers = " + ".join(
+            f"{stacks.count(stack)} {stack}".strip() + f" layers x {n_heads} heads" for stack in dict.fromkeys(stacks)
+        )
         pairs = self.pair_counts
-        ratio = _divide(_mean(self.means("same_topic")), _mean(self.means("cross_topic")))
+        ratio = divide(nan_mean(self.means("same_topic")), nan_mean(self.means("cross_topic")))
         return (
-            f"AttentionResult({n_layers} layers x {n_heads} heads, {self.n_documents} documents, "
+            f"AttentionResult({layers}, {self.n_documents} documents, "
             f"{pairs['same_topic']:,} same-topic and {pairs['cross_topic']:,} cross-topic pairs, ratio {ratio:.3f})"
         )
 
-    def _resampling(self, n_resamples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return draws [resample, group] over the groups in use, and their same- and cross-topic sums and counts."""
-        used = np.flatnonzero(self.totals.n_documents.sum(axis=0))
-        topical = [COLUMNS.index("same_topic"), COLUMNS.index("cross_topic")]
-        sums = self.totals.sums[:, :, used][..., topical]
-        counts = self.totals.counts[:, used][..., topical]
-        if _groups_of_rarer_class(counts) < MIN_GROUPS:
-            return np.zeros((0, len(used)), dtype=np.int64), sums, counts
-        return resample_groups(len(used), n_resamples, self.seed), sums, counts
-
-    def _head_intervals(self, level: float, n_resamples: int) -> ConfidenceInterval:
-        draws, sums, counts = self._resampling(n_resamples)
-        low = np.full(sums.shape[:2], np.nan)
-        high = low.copy()
-        if len(draws):
-            for index in range(len(sums)):
-                for start in range(0, sums.shape[1], _HEADS_AT_ONCE):
-                    part = np.s_[index : index + 1, start : start + _HEADS_AT_ONCE]
-                    same, cross = (
-                        pooled_means(draws, sums[(*part, slice(None), k)], counts[index : index + 1, :, k])
-                        for k in (0, 1)
-                    )
-                    low[part], high[part] = percentile_interval(_divide(same, cross), level)
-        return ConfidenceInterval(low, high)
+    def _require(
+        self,
+        estimator: str,
+        level: float = 0.95,
+        method: str = DEFAULT_METHOD,
+        n_resamples: int = N_RESAMPLES,
+    ) -> None:
+        require_one_of("estimator", estimator, ESTIMATORS)
+        require_fraction("level", level)
+        require_one_of("method", method, METHODS)
+        require_count("n_resamples", n_resamples)
+        if estimator == "frequency_matched" and not self.options.get("word_counts"):
+            raise ValueError(
+                "pairs were not matched by frequency in this run: probe again with "
+                "word_counts=topic_probes.corpora.word_counts(corpus)"
+            )
 
 
-def _groups_of_rarer_class(counts: np.ndarray) -> int:
-    """Return the number of groups with pairs of a class, of the class that fewer have; counts [layer, group, class]."""
-    return int((counts > 0).any(axis=0).sum(axis=0).min())
+def _site(name: str | int) -> Site:
+    return Site.from_name(str(name))
 
 
-def _resampled_model_mean(draws: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mean over layers and heads in every resample, heads without a pair left out."""
-    total = np.zeros(len(draws))
-    n_heads = np.zeros(len(draws))
-    for start in range(0, sums.shape[1], _HEADS_AT_ONCE):
-        means = pooled_means(draws, sums[:, start : start + _HEADS_AT_ONCE], counts)
-        total += np.nansum(means, axis=(1, 2))
-        n_heads += np.isfinite(means).sum(axis=(1, 2))
-    return _divide(total, n_heads)
-
-
-def _divide(numerator: Any, denominator: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(np.asarray(denominator) == 0, np.nan, np.divide(numerator, denominator))[()]
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-
-
-def _merge_visibility(one: Mapping[int, str], other: Mapping[int, str]) -> dict[int, str]:
+def _merge_visibility(one: Mapping[Site | int, str], other: Mapping[Site | int, str]) -> dict[Site | int, str]:
     return {
         layer: one[layer] if one[layer] == other.get(layer, one[layer]) else f"{one[layer]}; {other[layer]}"
         for layer in one

@@ -90,19 +90,19 @@ def pair_moments(vectors: Float[np.ndarray, "word d_model"], membership: Bool[np
     Raises:
         ValueError: if a vector is not finite, a word has no topic, or the lengths differ.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> vectors = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
         >>> pairs = pair_moments(vectors, np.array([[True, False], [True, False], [False, True]]))
         >>> pairs.mean[0].tolist(), pairs.n_pairs[0].tolist()
         ([2.0, 0.0], [1, 2])
     """
-    vectors, membership = _checked(vectors, membership)
+    vectors, membership = checked_words(vectors, membership)
     mean = np.full((len(MEASURES), len(VECTOR_PAIR_CLASSES)), np.nan)
     std, n_pairs = mean.copy(), np.zeros(mean.shape, dtype=np.int64)
     n_without_direction = np.zeros(len(MEASURES), dtype=np.int64)
     for row, measure in enumerate(MEASURES):
-        measured, kept = _measured(vectors, measure)
+        measured, kept = measured_vectors(vectors, measure)
         n_without_direction[row] = len(vectors) - kept.sum()
         for column, moments in enumerate(_by_class(measured, membership[kept])):
             n_pairs[row, column] = moments.count
@@ -128,15 +128,15 @@ def topic_gram(
     Raises:
         ValueError: as :func:`pair_moments`, or for another measure.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> vectors = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
         >>> topic_gram(vectors, np.array([[True, False], [True, False], [False, True]]), "dot").tolist()
         [[2.0, 0.0], [0.0, nan]]
     """
     require_one_of("measure", measure, MEASURES)
-    vectors, membership = _checked(vectors, membership)
-    measured, kept = _measured(vectors, measure)
+    vectors, membership = checked_words(vectors, membership)
+    measured, kept = measured_vectors(vectors, measure)
     weights = membership[kept].astype(np.float64)
     sums = weights.T @ measured
     with_itself = (weights * np.einsum("ij,ij->i", measured, measured)[:, None]).T @ weights
@@ -178,7 +178,8 @@ class _Moments(NamedTuple):
 _NOTHING = _Moments(0, 0.0, 0.0)
 
 
-def _checked(vectors: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def checked_words(vectors: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors in float64, and the membership, or raise ValueError as :func:`pair_moments` says."""
     vectors = np.asarray(vectors, dtype=np.float64)
     if len(vectors) != len(membership):
         raise ValueError(
@@ -193,7 +194,7 @@ def _checked(vectors: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, n
     return vectors, membership
 
 
-def _measured(vectors: np.ndarray, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
+def measured_vectors(vectors: np.ndarray, measure: Measure) -> tuple[np.ndarray, np.ndarray]:
     """Return the vectors whose dot products are the measure, and which words they are of."""
     if measure == "dot" or not len(vectors):
         return vectors, np.ones(len(vectors), dtype=bool)

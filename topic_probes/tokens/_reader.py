@@ -16,7 +16,7 @@ from .._words import find_words, normalise
 from ._alignment import align_words
 from ._text import TokenizedText
 from ._tokenizer import TokenizerView
-from ._windows import Window, Words, chosen, cut_windows
+from ._windows import Window, Words, chosen, cut_windows, of_one_document
 
 _SPELLS_BACK = 0.5
 """Below this share of a document's words found again in its tokens' spelling, the tokenizer is doubted aloud."""
@@ -124,12 +124,13 @@ class DocumentReader:
         self.tally.n_truncated += too_long and truncate
         self.tally.n_windowed += too_long and not truncate
         n_before, n_after = self._frame(whole, document.text is not None) if too_long else (0, 0)
+        windows: list[Window] = []
         for window in cut_windows(whole, self.max_length, n_before, n_after):
-            window = self._with_policy(window)
-            self._count(window)
-            yield window
+            windows.append(self._with_policy(window))
+            self._count(windows[-1])
             if truncate:
-                return
+                break
+        yield from of_one_document(windows)
 
     def read(self, document: ReadableDocument) -> Window:
         """Return a document as one row, however long, under the ``merge`` policy, and count nothing.

@@ -46,7 +46,7 @@ def in_normal_form(text: str, spans: Int[np.ndarray, "pos 2"]) -> tuple[str, Int
 
     A token that holds a part of what became one character gets the whole character.
 
-    Example:
+    Examples:
         >>> text, spans = in_normal_form("cafe\u0301 x", np.array([[0, 4], [4, 5], [5, 7]]))
         >>> len(text), spans.tolist()
         (6, [[0, 4], [3, 4], [4, 6]])
@@ -93,7 +93,7 @@ def _parts_that_combine(text: str) -> Iterator[str]:
 def without_spaces(text: str, spans: Int[np.ndarray, "pos 2"]) -> Int[np.ndarray, "pos 2"]:
     """Return spans without the white space at their ends; of a span of spaces alone the end is not after the start.
 
-    Example:
+    Examples:
         >>> without_spaces("a  b ", np.array([[0, 1], [1, 4], [4, 5]])).tolist()
         [[0, 1], [3, 4], [5, 4]]
     """

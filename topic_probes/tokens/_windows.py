@@ -6,14 +6,23 @@ tokens, cut between words. Pairs never cross windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Bool, Int
 
 Words: TypeAlias = tuple[str, ...] | tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeDocument:
+    """All windows of a document that was cut."""
+
+    windows: tuple[Window, ...]
+    facts: dict[Any, Any] = field(default_factory=dict)
+    """What has been worked out for the document as a whole, shared by its windows."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,21 @@ class Window:
     """[word] position of the first token of each."""
     stops: Int[np.ndarray, " word"]
     """[word] position after the last token of each, at least one after the first."""
+    document: WholeDocument | None = field(default=None, compare=False, repr=False)
+    """All windows of the document that this one is of; None if it is all of it."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+
+def of_one_document(windows: Sequence[Window]) -> Iterator[Window]:
+    """Yield windows that know each other; a single one as it is."""
+    if len(windows) < 2:
+        yield from windows
+        return
+    whole = WholeDocument(tuple(windows))
+    for window in windows:
+        yield replace(window, document=whole)
 
 
 def chosen(words: Words, numbers: Int[np.ndarray, " chosen"]) -> Words:

@@ -81,7 +81,7 @@ def fit_lda(
     Warns:
         UserWarning: for ``workers`` > 1, and if topics are copies of each other.
 
-    Example:
+    Examples:
         >>> cats, cars = "cat paw purr whisker", "car road motor wheel"
         >>> model = fit_lda([cats, cars] * 10, n_topics=2, max_passage_share=1.0, progress=False)
         >>> sorted(sorted(words) for words in model.top_words(4))

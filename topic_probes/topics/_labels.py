@@ -16,8 +16,9 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
+from .._html import html_table
 from .._validation import require_count
 from .._words import find_words, normalise
 
@@ -93,7 +94,7 @@ class TopicLabels:
             TypeError: if it is no mapping, if keys are neither all words nor all token ids, or a topic is not a
                 whole number.
 
-        Example:
+        Examples:
             >>> TopicLabels.from_dict({"Cat": 3, "dog": [3, 5]}).topics_of
             {'cat': (3,), 'dog': (3, 5)}
         """
@@ -128,7 +129,7 @@ class TopicLabels:
         Args:
             keys: words as :func:`find_words` gives them (lower-case), or token ids.
 
-        Example:
+        Examples:
             >>> TopicLabels.from_dict({"cat": 1, "dog": [0, 1]}).membership(["dog", "the", "cat"])
             array([[ True,  True],
                    [False, False],
@@ -138,6 +139,21 @@ class TopicLabels:
         unlabelled = len(table) - 1
         keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
         return table[np.fromiter((rows.get(key, unlabelled) for key in keys), dtype=np.intp, count=len(keys))]
+
+    def rows(self, keys: Sequence[Any] | np.ndarray) -> Int[np.ndarray, " pos"]:
+        """Return, for each word or id in turn, its place among the labelled ones; -1 for an unlabelled one.
+
+        Args:
+            keys: words as :func:`find_words` gives them (lower-case), or token ids.
+        """
+        rows, _ = self._table
+        keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        return np.fromiter((rows.get(key, -1) for key in keys), dtype=np.intp, count=len(keys))
+
+    @property
+    def topic_table(self) -> Bool[np.ndarray, "row topic"]:
+        """[row, topic] the topics of each labelled word, in the order of :meth:`rows`."""
+        return self._table[1][:-1]
 
     @cached_property
     def _table(self) -> tuple[dict[Any, int], np.ndarray]:
@@ -171,6 +187,20 @@ class TopicLabels:
         if self.topic_names:
             columns["topic_name"] = [self.topic_names[topic] for _, topic in pairs]
         return pd.DataFrame(columns)
+
+    def _repr_html_(self) -> str:
+        """Return the topics that most words carry, with some of the words, for a notebook."""
+        import pandas as pd
+
+        words: dict[int, list[str]] = {}
+        for key, topics in self.topics_of.items():
+            for topic in topics:
+                words.setdefault(topic, []).append(str(key))
+        rows = [
+            {"topic": topic, "n_words": len(of_topic), "some_words": " ".join(of_topic[:8])}
+            for topic, of_topic in sorted(words.items(), key=lambda item: (-len(item[1]), item[0]))
+        ]
+        return html_table(pd.DataFrame(rows), repr(self))
 
     def __repr__(self) -> str:
         kind = "words" if self.of_words else "token ids"

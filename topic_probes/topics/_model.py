@@ -12,7 +12,7 @@ not how often the topic uses it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,8 @@ from jaxtyping import Float
 
 from .._errors import CorpusError
 from .._folders import read_folder, write_folder
+from .._html import html_table
+from .._saved import Stored
 from .._validation import require_count, require_one_of
 from .._words import find_words, normalise
 from ..corpora import CorpusLike, as_corpus
@@ -40,6 +42,23 @@ Prior = Literal["uniform", "corpus"]
 
 _KIND = "topic model"
 _STORED_TOP_WORDS = 10
+_FACTS = {
+    "vocabulary": "texts",
+    "n_tokens": "a count?",
+    "n_documents": "a count?",
+    "history": "objects",
+    "options": "an object",
+}
+
+
+def _stored(description: Mapping[str, Any]) -> dict[str, Stored]:
+    n_words = len(description["vocabulary"])
+    return {
+        "word_probabilities": Stored(f"topic {n_words}"),
+        "prior": Stored("topic", optional=True),
+        "word_counts": Stored(f"{n_words}", whole=True, optional=True),
+        "coherences": Stored("topic", finite=False, optional=True),
+    }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +72,7 @@ class TopicModel:
         ValueError: if shapes do not fit, a number is not finite or negative, a row of ``word_probabilities``
             or the prior does not sum to 1 (within 1e-6), or a word is twice in the vocabulary.
 
-    Example:
+    Examples:
         >>> model = TopicModel.from_matrix([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]], ["cat", "pet", "car"])
         >>> model.top_words(2)
         [['cat', 'pet'], ['car', 'pet']]
@@ -181,7 +200,7 @@ class TopicModel:
         Raises:
             ValueError: for a word that is not in the vocabulary, or a corpus prior that is not known.
 
-        Example:
+        Examples:
             >>> model = TopicModel.from_matrix([[0.5, 0.5], [0.1, 0.9]], ["cat", "pet"], prior=[0.1, 0.9])
             >>> model.shares("cat").round(3).tolist()
             [0.833, 0.167]
@@ -286,7 +305,7 @@ class TopicModel:
         Raises:
             ValueError: if an option is out of range, or no word is left.
 
-        Example:
+        Examples:
             >>> model = TopicModel.from_matrix([[0.6, 0.4, 0.0], [0.0, 0.3, 0.7]], ["cat", "pet", "car"])
             >>> model.label_words().topics_of
             {'cat': (0,), 'pet': (0,), 'car': (1,)}
@@ -342,20 +361,24 @@ class TopicModel:
 
         Raises:
             FileNotFoundError: if there is no such folder, or a file is missing in it.
-            ValueError: if it holds something else.
+            ValueError: if it holds something else, or is damaged.
         """
-        description, arrays = read_folder(folder, kind=_KIND)
+        description, arrays = read_folder(folder, kind=_KIND, facts=_FACTS, arrays=_stored)
         return cls(
             arrays["word_probabilities"],
             tuple(description["vocabulary"]),
             prior=arrays.get("prior"),
             word_counts=arrays.get("word_counts"),
-            n_tokens=description["n_tokens"],
-            n_documents=description["n_documents"],
+            n_tokens=description.get("n_tokens"),
+            n_documents=description.get("n_documents"),
             coherences=arrays.get("coherences"),
             history=description["history"],
             options=description["options"],
         )
+
+    def _repr_html_(self) -> str:
+        """Return the first topics with their top words, for a notebook."""
+        return html_table(self.to_frame(8), repr(self))
 
     def __repr__(self) -> str:
         parts = [f"{self.n_topics} topics", f"{self.n_words} words"]

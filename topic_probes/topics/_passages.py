@@ -22,7 +22,7 @@ def cut_passages(words: Sequence[str], passage_words: int | None) -> list[Sequen
 
     With None the document is one passage. A document without words has none.
 
-    Example:
+    Examples:
         >>> cut_passages("a b c d e".split(), 2)
         [['a', 'b'], ['c', 'd'], ['e']]
     """

@@ -1,0 +1,170 @@
+"""Two results on the same corpus, document group by document group: checkpoints, or trained against untrained.
+
+Both models read the same documents, so what a document does to both is taken away: groups of documents
+are resampled together. Of every head: the difference of the differences, and the ratio of the ratios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._validation import require_count, require_fraction, require_one_of
+from ._attention_result import DEFAULT_METHOD, AttentionResult
+from ._by_group import ByGroup, divide, in_use
+from ._intervals import METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, interval
+from ._strata import ESTIMATORS
+from ._tables import site_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionComparison:
+    """What ``a - b`` gives for two results: :meth:`to_frame` and :meth:`headline`."""
+
+    one: AttentionResult
+    other: AttentionResult
+
+    def to_frame(
+        self,
+        estimator: str = "pooled",
+        *,
+        level: float = 0.95,
+        method: str = DEFAULT_METHOD,
+        n_resamples: int = N_RESAMPLES,
+    ) -> pd.DataFrame:
+        """Return one row per layer and head.
+
+        Columns: ``layer head difference difference_low difference_high ratio ratio_low ratio_high``.
+        ``difference`` is that of ``same_topic - cross_topic`` in the one less that in the other, in units of uniform
+        attention; ``ratio`` is the ratio of the one divided by that of the other. Intervals are paired.
+        """
+        import pandas as pd
+
+        one, other = self._paired(estimator, level, method, n_resamples)
+        n_sites, n_heads, n_groups = one.same.shape
+        centre, ends = {}, {}
+        for measure in ("difference", "ratio"):
+            everything = _compare(one.means, other.means, measure)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                centre[measure] = everything(np.ones((1, n_groups)))[0]
+            low, high = np.full((2, n_sites, n_heads), np.nan)
+            if _enough(one, other):
+                for part in one.parts(n_resamples):
+                    low[part], high[part] = interval(
+                        _compare(one.heads(part).means, other.heads(part).means, measure),
+                        n_groups,
+                        level=level,
+                        method=method,
+                        n_resamples=n_resamples,
+                        seed=self.one.seed,
+                        of_ratio=measure == "ratio",
+                        shares=one.shares,
+                    )
+            ends[measure] = low, high
+        site, head = (axis.ravel() for axis in np.mgrid[:n_sites, :n_heads])
+        return pd.DataFrame(
+            {
+                **site_columns(self.one.totals.sites, site),
+                "head": head,
+                **{
+                    f"{measure}{suffix}": values.ravel()
+                    for measure in ("difference", "ratio")
+                    for suffix, values in zip(("", "_low", "_high"), (centre[measure], *ends[measure]), strict=True)
+                },
+            }
+        )
+
+    def headline(
+        self,
+        estimator: str = "pooled",
+        *,
+        level: float = 0.95,
+        method: str = DEFAULT_METHOD,
+        n_resamples: int = N_RESAMPLES,
+    ) -> dict[str, float]:
+        """Return the same of the models' means over layers and heads."""
+        one, other = self._paired(estimator, level, method, n_resamples)
+        found: dict[str, float] = {}
+        for measure in ("difference", "ratio"):
+            statistic = _compare(one.model_means, other.model_means, measure)
+            found[measure] = float(statistic(np.ones((1, one.n_groups)))[0])
+            ends = ConfidenceInterval(float("nan"), float("nan"))
+            if _enough(one, other):
+                ends = interval(
+                    statistic,
+                    one.n_groups,
+                    level=level,
+                    method=method,
+                    n_resamples=n_resamples,
+                    seed=self.one.seed,
+                    of_ratio=measure == "ratio",
+                    shares=one.shares,
+                )
+            found[f"{measure}_low"], found[f"{measure}_high"] = float(ends.low), float(ends.high)
+        return found
+
+    def _paired(self, estimator: str, level: float, method: str, n_resamples: int) -> tuple[ByGroup, ByGroup]:
+        require_one_of("estimator", estimator, ESTIMATORS)
+        require_fraction("level", level)
+        require_one_of("method", method, METHODS)
+        require_count("n_resamples", n_resamples)
+        for result in (self.one, self.other):
+            result._require(estimator)
+        one, other = (ByGroup.of(result.totals, estimator) for result in (self.one, self.other))
+        used = np.flatnonzero(
+            (one.same_weights + one.cross_weights + other.same_weights + other.cross_weights > 0).any(axis=0)
+        )
+        return one.only(used), other.only(used)
+
+    def __repr__(self) -> str:
+        found = self.headline()
+        return (
+            f"AttentionComparison({self.one.options.get('model', 'one')} - {self.other.options.get('model', 'other')}: "
+            f"difference {found['difference']:.3f} [{found['difference_low']:.3f}, {found['difference_high']:.3f}])"
+        )
+
+
+def compare(one: AttentionResult, other: Any) -> AttentionComparison:
+    """Return the comparison of two results.
+
+    Raises:
+        TypeError: if ``other`` is not a result.
+        ValueError: if they are of different layers, heads, labels, words or documents.
+    """
+    if not isinstance(other, AttentionResult):
+        raise TypeError(f"only another AttentionResult can be compared with one, got {type(other).__name__}")
+    if one.totals.sites != other.totals.sites or one.totals.sums.shape != other.totals.sums.shape:
+        raise ValueError(
+            f"only models of the same layers and heads can be compared head by head, got {one!r} and {other!r}"
+        )
+    for name in ("labels", "words"):
+        if one.options.get(name) != other.options.get(name):
+            raise ValueError(
+                f"only results with the same {name} can be compared, got {one.options.get(name)!r} and "
+                f"{other.options.get(name)!r}"
+            )
+    if not np.array_equal(one.totals.n_documents, other.totals.n_documents):
+        raise ValueError(
+            "only results on the same corpus can be compared, document by document: these two read other documents, or "
+            "cut them otherwise"
+        )
+    return AttentionComparison(one, other)
+
+
+def _enough(one: ByGroup, other: ByGroup) -> bool:
+    return min(in_use(one).n_informative_groups, in_use(other).n_informative_groups) >= MIN_GROUPS
+
+
+def _compare(one: Any, other: Any, measure: str) -> Any:
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        (same, cross), (other_same, other_cross) = one(weights), other(weights)
+        if measure == "ratio":
+            return divide(divide(same, cross), divide(other_same, other_cross))
+        return (same - cross) - (other_same - other_cross)
+
+    return statistic

@@ -1,0 +1,63 @@
+"""Heads that attend to the topic of their query, with the evidence."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .._validation import require_fraction
+from ._attention_result import AttentionResult
+
+
+class TopicHead(NamedTuple):
+    """One head and the evidence that it follows topics."""
+
+    layer: int
+    head: int
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    p_value: float
+    q_value: float
+    stack: str = ""
+
+
+def topic_heads(
+    result: AttentionResult,
+    *,
+    q: float = 0.05,
+    min_ratio: float = 1.0,
+    estimator: str = "distance_matched",
+    level: float = 0.95,
+) -> list[TopicHead]:
+    """Return the heads whose same-topic attention is larger than chance, largest ratio first.
+
+    Args:
+        result: of :func:`topic_probes.probe` or :func:`topic_probes.attach`, with permutations.
+        q: false discovery rate: the expected share of wrong heads among those returned.
+        min_ratio: heads with a smaller ratio are left out, however certain; 1.1 for one tenth above chance.
+        estimator: ``"distance_matched"`` asks whether it is topics and not distance or the mix of documents.
+        level: of the intervals given along.
+
+    Raises:
+        ValueError: if the result has no permutations, or an argument is outside its range.
+    """
+    require_fraction("q", q)
+    if not min_ratio >= 0:
+        raise ValueError(f"min_ratio must not be negative, got {min_ratio!r}")
+    if result.n_permutations == 0:
+        raise ValueError("topic heads are found by p-values, and this result has none: measure with n_permutations=200")
+    frame: Any = result.to_frame(estimator, level=level)
+    found = frame[(frame["q_value"] <= q) & (frame["ratio"] >= min_ratio)].sort_values("ratio", ascending=False)
+    return [
+        TopicHead(
+            layer=int(row["layer"]),
+            head=int(row["head"]),
+            ratio=float(row["ratio"]),
+            ratio_low=float(row["ratio_low"]),
+            ratio_high=float(row["ratio_high"]),
+            p_value=float(row["p_value"]),
+            q_value=float(row["q_value"]),
+            stack=str(row.get("stack", "")),
+        )
+        for row in found.to_dict("records")
+    ]
