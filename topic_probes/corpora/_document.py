@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._validation import require_count
 
+_BEYOND_IDS = 2**63
+"""Ids are put into arrays of 64 bits."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -26,9 +29,9 @@ class Document:
     has no partner becomes U+FFFD.
 
     Raises:
-        ValueError: if both or none of ``text`` and ``token_ids`` are given.
+        ValueError: if both or none of ``text`` and ``token_ids`` are given, or an id has no room in 64 bits.
 
-    Example:
+    Examples:
         >>> Document("7", text="A cat.")
         Document(id='7', title='', text='A cat.', token_ids=None)
     """
@@ -50,6 +53,9 @@ class Document:
             ids = as_token_ids(self.token_ids)
             if ids is None:
                 raise TypeError(f"token_ids of document {self.id!r} must be whole numbers, got {self.token_ids!r:.80}")
+            if ids and (min(ids) < -_BEYOND_IDS or max(ids) >= _BEYOND_IDS):
+                worst = max(ids, key=abs)
+                raise ValueError(f"token_ids of document {self.id!r} must be below 2**63, got {worst!r:.40}")
             object.__setattr__(self, "token_ids", ids)
         for name in ("id", "title", "text"):
             value = getattr(self, name)
@@ -116,7 +122,7 @@ def as_corpus(corpus: CorpusLike) -> Corpus:
         TypeError: for a single string, for an iterator that can be read only once, for a set or a
             dictionary, and (when they are read) for items of another kind.
 
-    Example:
+    Examples:
         >>> [document.title for document in as_corpus(["A cat.", "A dog."])]
         ['item 0', 'item 1']
     """
@@ -168,6 +174,8 @@ def as_token_ids(value: Any) -> tuple[int, ...] | None:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         return None
+    if set(map(type, value)) <= {int}:  # the usual case, in a fraction of the time
+        return tuple(value)
     if not all(isinstance(token, Integral) and not isinstance(token, bool) for token in value):
         return None
     return tuple(int(token) for token in value)

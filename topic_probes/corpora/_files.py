@@ -3,6 +3,9 @@
 The kind is told from the first bytes, not from the name. Everything that precedes a cut is handed
 out before the error. Where bytes in the middle of a compressed file are wrong, the decompressor
 drops what it had ready in that call, so at most one piece before the fault is lost.
+
+Nothing is held but the piece, or line, at hand, and no line without end: a small compressed file may unpack to
+more than any memory.
 """
 
 from __future__ import annotations
@@ -12,9 +15,16 @@ import gzip
 import os
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
+from .._errors import CorpusError
+
+LONGEST_DOCUMENT = 1 << 25
+"""Bytes of the longest document that is read, some five million words; what is longer is no single text."""
+
+_BOM = b"\xef\xbb\xbf"
 _PIECE = 4096
 _PACKED = 1 << 16
 _CUT, _CORRUPT = "the compressed stream ends too early", "the compressed stream is corrupt"
@@ -55,6 +65,41 @@ def read_pieces(path: Path) -> Generator[bytes, None, None]:
             # read1 and not read, here and below: read throws away what it has gathered when an error follows.
             pieces = iter(lambda: file.read1(_PIECE), b"")
         yield from pieces
+
+
+def read_lines(path: Path, longest: int, hint: str) -> Generator[tuple[int, bytes], None, None]:
+    """Yield the lines of a file, numbered from 1, without a byte order mark at the start.
+
+    Whole lines before a cut come out, the cut one does not.
+
+    Args:
+        path: the file, plain or compressed.
+        longest: bytes of the longest line that is allowed; hardly more are ever held.
+        hint: what the message about a longer line ends with.
+
+    Raises:
+        CorpusError: after the good lines, for a line that is too long, and where a compressed file is cut.
+    """
+    number, begun, size = 1, [], 0
+    with closing(read_pieces(path)) as pieces:
+        try:
+            for piece in pieces:
+                begin, *rest = piece.split(b"\n")
+                begun.append(begin)
+                size += len(begin)
+                for following in rest:
+                    yield number, _whole(begun, number)
+                    number, begun, size = number + 1, [following], len(following)
+                if size > longest:
+                    raise CorpusError(f"{path}, line {number} must be at most {longest:,} bytes long: {hint}")
+        except DamagedStream as error:
+            raise CorpusError(f"{path}, line {number}: {error}; the lines before it were read") from error
+    yield number, _whole(begun, number)
+
+
+def _whole(pieces: list[bytes], number: int) -> bytes:
+    line = b"".join(pieces)
+    return line.removeprefix(_BOM) if number == 1 else line
 
 
 def _unpack_gzip(file: BinaryIO) -> Iterator[bytes]:

@@ -50,12 +50,12 @@ def huggingface(
         **load_options: handed on to ``datasets.load_dataset``, as ``data_files``, ``revision``, ``token``.
 
     Raises:
-        ValueError: for ``trust_remote_code``, for ``streaming``, for a data set that is a script.
+        ValueError: for ``trust_remote_code``, for ``streaming``, for a data set that is a script, for pickles.
         TypeError: if ``split`` is not one name.
         CorpusError: at once, if the data set cannot be opened; while reading, after the rows that
             came, if a column is missing or the stream breaks; the message names the row.
 
-    Example:
+    Examples:
         ``huggingface("wikimedia/wikipedia", "20231101.en", limit=1000)`` reads a thousand articles. Offline:
 
         >>> import pathlib, tempfile
@@ -75,6 +75,10 @@ def huggingface(
         raise ValueError("streaming must be left out: huggingface always streams")
     if name in _OLD_WIKIPEDIA and not os.path.isdir(name):
         raise ValueError(f"the data set {name!r} is a script: {_SCRIPT_HINT}")
+    if name == "pandas":
+        raise ValueError(
+            "the builder 'pandas' reads pickles, which can run any code: write the table as parquet, csv or json"
+        )
     rows = _open(name, config, split, load_options)
     fields = Fields(text_field, title_field, id_field)
     splits = rows.info.splits or {}

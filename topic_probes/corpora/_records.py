@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ from ._document import Document, as_token_ids
 
 _TOKEN_IDS = "token_ids"
 _MAX_LISTED = 20
+_MAX_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ class Fields:
         text = content if isinstance(content, str) else None
         if text is None and token_ids is None:
             raise CorpusError(
-                f"{where}: field {content_field!r} must hold a text or a list of token ids, got {content!r:.80}"
+                f"{where}: field {content_field!r} must hold a text or a list of token ids, got {shown(content)}"
             )
         title = self._label(record, "title", self.title, where)
         label = self._label(record, "id", self.id, where)
-        return Document(id=label or str(number), title=title, text=text, token_ids=token_ids)
+        try:
+            return Document(id=label or str(number), title=title, text=text, token_ids=token_ids)
+        except ValueError as error:
+            raise CorpusError(f"{where}: {error}") from error
 
     @staticmethod
     def _label(record: Mapping[str, Any], usual: str, field: str, where: str) -> str:
@@ -54,12 +60,26 @@ class Fields:
         if value is None:
             return ""
         if isinstance(value, bool) or not isinstance(value, (str, int)):
-            raise CorpusError(f"{where}: field {field!r} must hold a text or a whole number, got {value!r:.80}")
+            raise CorpusError(f"{where}: field {field!r} must hold a text or a whole number, got {shown(value)}")
         return str(value)
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _MAX_SHOWN
+
+
+def shown(value: Any) -> str:
+    """Return a value from a file for a message: in one short line, however long or deep it is.
+
+    Examples:
+        >>> shown([[[[1, 2]]]] * 1000)
+        '[[[[1, 2]]], [[[1, 2]]], [[[1, 2]]], [[[1, 2]]], [[[1, 2]]], [[[1, 2]]], ...]'
+    """
+    return _SHORT.repr(value)[:_MAX_SHOWN]
+
+
 def _missing(where: str, argument: str, field: str, record: Mapping[str, Any]) -> str:
-    names = [repr(name) for name in record]
-    more = ", ..." if len(names) > _MAX_LISTED else ""
-    listed = ", ".join(names[:_MAX_LISTED]) + more if names else "none"
+    names = [shown(name) for name in itertools.islice(record, _MAX_LISTED)]
+    more = ", ..." if len(record) > _MAX_LISTED else ""
+    listed = ", ".join(names) + more if names else "none"
     return f"{where} has no field {field!r} (its fields: {listed}): name the right one with {argument}"

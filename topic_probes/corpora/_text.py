@@ -6,15 +6,12 @@ import glob
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 from .._errors import CorpusError
 from ._document import Corpus, Document
-from ._files import DamagedStream, read_pieces, require_file
-from ._records import Fields
-
-_BOM = b"\xef\xbb\xbf"
+from ._files import LONGEST_DOCUMENT, read_lines, require_file
+from ._records import Fields, shown
 
 
 def jsonl(
@@ -41,9 +38,10 @@ def jsonl(
     Raises:
         FileNotFoundError: at once, if there is no such file.
         CorpusError: while reading, after the good documents, for a line that is no JSON object or
-            lacks a field, and where a compressed file is cut; the message names file and line.
+            lacks a field, a line of more than 32 MiB (before it is held), and where a compressed file is
+            cut; the message names file and line.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder, "pets.jsonl")
@@ -58,7 +56,7 @@ def jsonl(
 
 def _read_jsonl(path: Path, fields: Fields) -> Iterator[Document]:
     n_documents = 0
-    for line_number, line in _lines(path):
+    for line_number, line in read_lines(path, LONGEST_DOCUMENT, "one document a line is expected"):
         where = f"{path}, line {line_number}"
         if not line.strip():
             continue
@@ -69,30 +67,9 @@ def _read_jsonl(path: Path, fields: Fields) -> Iterator[Document]:
         except (ValueError, RecursionError) as error:
             raise CorpusError(f"{where} is not JSON ({error}): one JSON object a line is expected") from error
         if not isinstance(record, dict):
-            raise CorpusError(f"{where} must be a JSON object with a field {fields.text!r}, got {record!r:.80}")
+            raise CorpusError(f"{where} must be a JSON object with a field {fields.text!r}, got {shown(record)}")
         yield fields.document(record, n_documents, where=where)
         n_documents += 1
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines, numbered from 1; whole lines before a cut come out, the cut one does not."""
-    number, begun = 1, []
-    with closing(read_pieces(path)) as pieces:
-        try:
-            for piece in pieces:
-                begin, *rest = piece.split(b"\n")
-                begun.append(begin)
-                for following in rest:
-                    yield number, _whole(begun, number)
-                    number, begun = number + 1, [following]
-        except DamagedStream as error:
-            raise CorpusError(f"{path}, line {number}: {error}; the lines before it were read") from error
-    yield number, _whole(begun, number)
-
-
-def _whole(pieces: list[bytes], number: int) -> bytes:
-    line = b"".join(pieces)
-    return line.removeprefix(_BOM) if number == 1 else line
 
 
 def text_files(paths: str | os.PathLike | Iterable[str | os.PathLike], limit: int | None = None) -> Corpus:
@@ -103,16 +80,17 @@ def text_files(paths: str | os.PathLike | Iterable[str | os.PathLike], limit: in
     name without suffix.
 
     Args:
-        paths: a file; a folder (every ``.txt`` file in it and below, hidden ones aside); a pattern
-            such as ``"notes/**/*.md"``; or a collection of these.
+        paths: a file; a folder (every ``.txt`` file in it and below, hidden ones aside; links to folders
+            are not followed); a pattern such as ``"notes/**/*.md"``; or a collection of these.
         limit: read at most this many documents.
 
     Raises:
         FileNotFoundError: at once, for a path or pattern with nothing behind it.
-        CorpusError: at once, if ``paths`` is empty; while reading, after the good documents, for a
-            file that is not UTF-8; the message names the file and the byte.
+        CorpusError: at once, if ``paths`` is empty, or a folder has a link to a file outside of it; while
+            reading, after the good documents, for a file that is not UTF-8 (the message names the byte) or
+            has more than 32 MiB.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = pathlib.Path(folder, "dog.txt").write_text("A dog.")
@@ -133,8 +111,7 @@ def text_files(paths: str | os.PathLike | Iterable[str | os.PathLike], limit: in
 def _files_behind(path: str | os.PathLike) -> list[str]:
     name = os.fspath(path)
     if os.path.isdir(name):
-        found = glob.glob(os.path.join(glob.escape(name), "**", "*.txt"), recursive=True)
-        found = [file for file in found if os.path.isfile(file)]
+        found = list(_texts_below(name))
         if not found:
             raise FileNotFoundError(f"paths: the folder {name} holds no .txt file; for others give a pattern, as *.md")
         return found
@@ -146,9 +123,29 @@ def _files_behind(path: str | os.PathLike) -> list[str]:
     return [str(require_file("paths", name))]
 
 
+def _texts_below(folder: str) -> Iterator[str]:
+    """Yield the text files of a folder; what a stranger's folder links to elsewhere is not theirs to hand on."""
+    inside = os.path.join(os.path.realpath(folder), "")
+    for place, folders, names in os.walk(folder):  # does not follow links to folders, which may go in circles
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            file = os.path.join(place, name)
+            if name.startswith(".") or not name.endswith(".txt") or not os.path.isfile(file):
+                continue
+            if not os.path.realpath(file).startswith(inside):
+                raise CorpusError(
+                    f"paths: {file} is a link to a file outside of the folder {folder}: name that file itself if it is "
+                    "wanted, or remove the link"
+                )
+            yield file
+
+
 def _read_texts(by_id: dict[str, Path]) -> Iterator[Document]:
     for label, path in sorted(by_id.items()):
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LONGEST_DOCUMENT + 1)
+        if len(content) > LONGEST_DOCUMENT:
+            raise CorpusError(f"{path} must be at most {LONGEST_DOCUMENT:,} bytes long: split it, or leave it out")
         try:
             text = content.decode()
         except UnicodeDecodeError as error:

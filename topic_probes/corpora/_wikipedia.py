@@ -4,7 +4,8 @@ A dump is read by expat as a stream of events. No tree is built, so memory holds
 large the dump. What counts as an article: namespace 0, no redirect, wikitext, not empty after cleaning.
 
 Dumps have no document type declaration, and a file that has one is refused before any of it is
-read: entities are declared there, and a few lines of them can unfold to gigabytes.
+read: entities are declared there, and a few lines of them can unfold to gigabytes. What MediaWiki never writes is
+refused, too, before it is held: a field or a tag without end, elements as deep as a stack of memory, ever new names.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ _FIELDS = {
 }
 _REDIRECT = f"{_PAGE}/redirect"
 _NAMESPACE = "/mediawiki/siteinfo/namespaces/namespace"
+
+_LONGEST_FIELD = 1 << 24
+"""Characters of the longest field; the texts of Wikipedia's pages have at most 2 MiB."""
+_LONGEST_TAG = 1 << 20
+"""Bytes of the longest tag or comment: expat holds one until its end."""
+_DEEPEST, _MOST_NAMES, _MOST_NAMESPACES, _LONGEST_NAME = 64, 1000, 10_000, 255
+"""Elements in each other (real ones: 5), different names of elements and attributes, which expat never forgets (about
+50), namespaces outside of the articles' (about 30), and characters of a namespace's name (titles have 255)."""
 
 _REDIRECT_TEXT = re.compile(r"\s*#redirect", re.IGNORECASE)
 _QUOTES = re.compile(r"'{2,}")
@@ -86,7 +95,8 @@ def wikipedia_dump(path: str | os.PathLike, limit: int | None = None) -> Corpus:
         FileNotFoundError: at once, if there is no such file.
         CorpusError: while reading: if the file is not a MediaWiki dump; or if it is cut short or
             damaged, after all good articles, with the number of pages read and the last of them.
-            Inside a compressed file, bytes up to 4 KiB before wrong ones may be lost.
+            Inside a compressed file, bytes up to 4 KiB before wrong ones may be lost. A field of more than
+            16 million characters, eight times what Wikipedia allows, is damage.
     """
     source = require_file("path", path)
     return Corpus(lambda: _read_dump(source), name=source.name, limit=limit)
@@ -94,6 +104,10 @@ def wikipedia_dump(path: str | os.PathLike, limit: int | None = None) -> Corpus:
 
 class _NotADump(Exception):
     """The file is something else; the message is how one can tell."""
+
+
+class _Excess(Exception):
+    """The file has more of something than any dump; the message says of what."""
 
 
 class _PageReader:
@@ -105,6 +119,10 @@ class _PageReader:
         self._page: dict[str, str] = {}
         self._pages: list[dict[str, str]] = []
         self._pieces: list[str] | None = None
+        self._length = 0  # of what is in the pieces
+        self._depth = 0
+        self._names: set[str] = set()
+        self._n_bytes = 0  # since the end of the last tag, text or comment
         self._namespace_key = ""
         self._other_namespaces: set[str] = set()
         self._parser = expat.ParserCreate()
@@ -113,10 +131,15 @@ class _PageReader:
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._characters
         self._parser.StartDoctypeDeclHandler = self._doctype
+        self._parser.EntityDeclHandler = self._doctype
+        self._parser.DefaultHandlerExpand = self._anything
 
     def feed(self, piece: bytes, *, final: bool) -> None:
         """Read on; what goes wrong is raised, and the pages before it can still be taken."""
+        self._n_bytes += len(piece)
         self._parser.Parse(piece, final)
+        if self._n_bytes > _LONGEST_TAG:
+            raise _Excess(f"it has a tag or comment of more than {_LONGEST_TAG:,} bytes")
 
     def take(self) -> list[dict[str, str]]:
         """Return the pages completed since the last call."""
@@ -134,6 +157,14 @@ class _PageReader:
         return in_main and not is_redirect and page.get("model", "wikitext") == "wikitext"
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._anything()
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _Excess(f"its elements stand in each other more than {_DEEPEST} deep")
+        self._names.add(name)
+        self._names.update(attributes)
+        if len(self._names) > _MOST_NAMES:
+            raise _Excess(f"its elements and attributes have more than {_MOST_NAMES:,} names")
         local = name.rpartition(":")[2]
         if not self.root_seen:
             if local != "mediawiki":
@@ -145,15 +176,25 @@ class _PageReader:
         elif self._path == _REDIRECT:
             self._page["redirect"] = ""
         elif self._path == _NAMESPACE:
-            self._namespace_key, self._pieces = attributes.get("key", ""), []
+            self._namespace_key, self._pieces, self._length = attributes.get("key", ""), [], 0
         elif self._path in _FIELDS:
-            self._pieces = []
+            self._pieces, self._length = [], 0
 
     def _characters(self, text: str) -> None:
+        self._anything()
         if self._pieces is not None:
+            self._length += len(text)
+            if self._length > _LONGEST_FIELD:
+                field = self._path.rpartition("/")[2]
+                raise _Excess(f"it has a {field} of more than {_LONGEST_FIELD:,} characters")
             self._pieces.append(text)
 
+    def _anything(self, *_: Any) -> None:
+        self._n_bytes = 0
+
     def _end(self, name: str) -> None:
+        self._anything()
+        self._depth -= 1
         if self._path == _PAGE:
             self._pages.append(self._page)
             self._page = {}
@@ -163,7 +204,9 @@ class _PageReader:
             if self._path in _FIELDS:
                 self._page[_FIELDS[self._path]] = text
             elif self._namespace_key != "0":
-                self._other_namespaces.add(text)
+                self._other_namespaces.add(text[:_LONGEST_NAME])
+                if len(self._other_namespaces) > _MOST_NAMESPACES:
+                    raise _Excess(f"it has more than {_MOST_NAMESPACES:,} namespaces")
         self._path = self._path[: self._path.rindex("/")]
 
     def _doctype(self, *_: Any) -> None:
@@ -181,7 +224,7 @@ def _read_dump(path: Path) -> Iterator[Document]:
                 piece = next(pieces, b"")
                 final = not piece
                 reader.feed(piece, final=final)
-            except (_NotADump, DamagedStream, expat.ExpatError, LookupError, ValueError) as error:
+            except (_NotADump, _Excess, DamagedStream, expat.ExpatError, LookupError, ValueError) as error:
                 failure = error  # the last two are expat's, for an encoding that it does not know
             for page in reader.take():
                 n_pages, last = n_pages + 1, page
@@ -197,7 +240,8 @@ def _explain(
 ) -> str:
     is_dump = reader.root_seen or isinstance(failure, DamagedStream)
     if isinstance(failure, _NotADump) or not is_dump:
-        reason = str(failure) if isinstance(failure, _NotADump) else f"it is not XML ({failure})"
+        known = isinstance(failure, (_NotADump, _Excess))
+        reason = str(failure) if known else f"it is not XML ({failure})"
         if path.stat().st_size == 0:
             reason = "it is empty"
         return f"{path} is not a MediaWiki dump: {reason}; give a file such as enwiki-latest-pages-articles.xml.bz2"
@@ -211,9 +255,15 @@ def _explain(
     else:
         read = (
             f"after {n_pages} pages with {n_articles} articles, "
-            f"the last good page being {last.get('title', '')!r} (id {last.get('id', 'unknown')})"
+            f"the last good page being {_short(last.get('title', ''))!r} (id {_short(last.get('id', 'unknown'))})"
         )
     return f"{path} is cut short or damaged: {reason}, {read}; fetch the file again, or go on with what was read"
+
+
+def _short(text: str) -> str:
+    """Return a field for a message: on one line, no longer than a title may be, nothing that steers a terminal."""
+    text = " ".join(text[:_LONGEST_NAME].split())
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _clean(text: str) -> str:
