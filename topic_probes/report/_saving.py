@@ -14,7 +14,7 @@ _DOTS_PER_INCH = 150
 def save_plot(ax: Axes, path: str | PathLike, *, dots_per_inch: int = _DOTS_PER_INCH) -> None:
     """Write the figure of ``ax`` to a file (the ending says which format) and close it.
 
-    Example:
+    Examples:
         save_plot(report.plot_heads(), "heads.png")
     """
     import matplotlib.pyplot as plt

@@ -148,7 +148,7 @@ def label_cells(
 def groups_of(names: Sequence[Hashable]) -> list[tuple[Hashable, int, int]]:
     """Return (name, start, stop) of each run of equal names.
 
-    Example:
+    Examples:
         >>> groups_of(["a", "a", "b"])
         [('a', 0, 2), ('b', 2, 3)]
     """
