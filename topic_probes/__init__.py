@@ -15,20 +15,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import corpora, report
+    from . import corpora, dual, report, toy
     from ._errors import CorpusError, PatternError
     from .models import load_model
     from .probes import (
         AttachedProbe,
         ProbeReport,
         attach,
+        example_passages,
         probe,
+        probe_contextual,
         probe_embedding,
         word_attention,
         word_similarity,
         word_vectors,
     )
-    from .statistics import AttentionResult, ConfidenceInterval, EmbeddingResult, Headline
+    from .statistics import (
+        AttentionComparison,
+        AttentionResult,
+        ConfidenceInterval,
+        EmbeddingResult,
+        Headline,
+        TopicHead,
+        topic_heads,
+    )
     from .topics import TopicLabels, TopicModel, fit_lda
 
 __version__ = "0.1.0"
@@ -40,23 +50,29 @@ _HOME = {
     "AttachedProbe": "probes",
     "ProbeReport": "probes",
     "attach": "probes",
+    "example_passages": "probes",
     "probe": "probes",
+    "probe_contextual": "probes",
     "probe_embedding": "probes",
     "word_attention": "probes",
     "word_similarity": "probes",
     "word_vectors": "probes",
+    "AttentionComparison": "statistics",
     "AttentionResult": "statistics",
     "ConfidenceInterval": "statistics",
     "EmbeddingResult": "statistics",
     "Headline": "statistics",
+    "TopicHead": "statistics",
+    "topic_heads": "statistics",
     "TopicLabels": "topics",
     "TopicModel": "topics",
     "fit_lda": "topics",
 }
-_SUBPACKAGES = ("corpora", "report")
+_SUBPACKAGES = ("corpora", "dual", "report", "toy")
 
 __all__ = [
     "AttachedProbe",
+    "AttentionComparison",
     "AttentionResult",
     "ConfidenceInterval",
     "CorpusError",
@@ -64,15 +80,21 @@ __all__ = [
     "Headline",
     "PatternError",
     "ProbeReport",
+    "TopicHead",
     "TopicLabels",
     "TopicModel",
     "attach",
     "corpora",
+    "dual",
+    "example_passages",
     "fit_lda",
     "load_model",
     "probe",
+    "probe_contextual",
     "probe_embedding",
     "report",
+    "topic_heads",
+    "toy",
     "word_attention",
     "word_similarity",
     "word_vectors",

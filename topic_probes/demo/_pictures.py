@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from ..probes import ProbeReport, word_attention, word_similarity
-from ..report import plot_attention_blocks, plot_embedding_blocks, save_plot
+from ..report import plot_attention_blocks, plot_embedding_blocks, plot_topics, save_plot
 from ..topics import TopicLabels
 
 
 def draw_pictures(
     folder: Path, report: ProbeReport, model: Any, tokenizer: Any, labels: TopicLabels, example: str
 ) -> None:
-    """Write ``heads.png classes.png embedding_blocks.png attention_blocks.png`` to a folder."""
+    """Write the pictures of one model to a folder: heads, distance, topics, embedding, one sentence."""
     strongest = report.attention.to_frame().nlargest(1, "ratio").iloc[0]
     layer, head = int(strongest["layer"]), int(strongest["head"])
     save_plot(report.plot_heads(), folder / "heads.png")
     save_plot(report.plot_classes(), folder / "classes.png")
+    save_plot(report.plot_forest(), folder / "forest.png")
+    save_plot(report.plot_distance(), folder / "distance.png")
+    matrix = report.attention.topic_matrix(layer, head)
+    save_plot(plot_topics(matrix, names=labels.topic_names or None), folder / "topics.png")
 
     similarity, topics = word_similarity(model, labels, tokenizer)
     save_plot(plot_embedding_blocks(similarity, topics, label="centred cosine"), folder / "embedding_blocks.png")

@@ -120,8 +120,10 @@ def _is_demo_alone(folder: Path) -> bool:
 def _write_tables(report: ProbeReport, folder: Path) -> None:
     folder.mkdir()
     report.save(folder / "report")
-    report.to_frame().to_csv(folder / "heads.csv", index=False)
-    report.headline_frame().to_csv(folder / "headline.csv", index=False)
+    for estimator in report.attention.estimators:
+        report.to_frame(estimator).to_csv(folder / f"heads_{estimator}.csv", index=False)
+    report.estimators_frame().to_csv(folder / "headline.csv", index=False)
+    report.attention.distance_frame().to_csv(folder / "distance.csv", index=False)
     report.embedding_frame().to_csv(folder / "embedding.csv", index=False)
 
 
@@ -132,9 +134,14 @@ def _example(held_out: Sequence[Document], labels: TopicLabels) -> str:
 
 
 def _doubts(title: str, report: ProbeReport) -> list[str]:
-    """Return what is wrong with a headline: trained clearly above uniform, untrained at 1 within its interval."""
+    """Return what is wrong with a headline: trained clearly above uniform, untrained at 1 within its interval.
+
+    Inside documents: one article in four dozen may hold a third of all same-topic pairs, and the pooled ratio with it.
+    """
     assert report.baseline is not None
-    trained, untrained = report.attention.headline(), report.baseline.attention.headline()
+    trained, untrained = (
+        result.headline("within_document") for result in (report.attention, report.baseline.attention)
+    )
     if math.isnan(trained.ratio_low) or math.isnan(untrained.ratio_low):
         return [f"{title}: too few documents for an interval ({trained.n_groups} with pairs of both classes)"]
     doubts = []
@@ -157,6 +164,7 @@ def _summary(
         "models": {
             title: {
                 "attention": {name: each.attention.headline().to_dict() for name, each in report.models.items()},
+                "estimators": report.estimators_frame().to_dict(orient="records"),
                 "embedding": report.embedding_frame().to_dict(orient="records"),
                 "documents": dict(report.attention.tally),
                 "options": dict(report.attention.options),

@@ -19,11 +19,12 @@ _MEANING = """\
 What this means. A word's topic is the LDA topic that it most clearly belongs to. Attention is in units of uniform \
 attention, so 1.00 is what a head that looks everywhere alike would give, whatever the length of a document. A ratio \
 above 1 says that a word attends more to words of its own topic than to words of other topics. The untrained twin has \
-the same architecture, reads the same articles and stays at 1: what lies above it was put there by training. Intervals \
-are over documents (95 %).
-What it does not mean. The pooled ratio mixes documents of one topic with documents of many, and words of one topic \
-stand nearer to each other than others: part of a ratio above 1 can be that. It says that attention and topics go \
-together, not that a head computes topics. The topics come from few articles and are rough; another seed gives others. \
+the same architecture, reads the same articles and stays at 1: what lies above it was put there by training. \
+"Pooled" compares all pairs, as the paper does; "within document" inside each article; "distance matched" inside each \
+article between words equally far apart: what is left there is not distance. Topic heads have a q-value of at most \
+0.05: of them 5 % are expected to be chance. Intervals are over documents (95 %).
+What it does not mean. It says that attention and topics go together, not that a head computes topics. The topics come \
+from few articles and are rough; another seed gives others. \
 Embeddings are compared over words that are one token; "centred" takes off the mean vector, without which any two \
 words look alike."""
 
@@ -73,6 +74,10 @@ class Screen:
         if reports:
             self._print("\n" + _MEANING)
 
+    def show(self, what: Any) -> None:
+        """Print a table, or a text."""
+        self._print(what)
+
     def written(self, folder: Path) -> None:
         """Say where everything lies."""
         self._print(f"\nTables, pictures and results: {folder}")
@@ -81,14 +86,18 @@ class Screen:
 def _attention_table(report: ProbeReport) -> Table:
     table = Table(title="Attention, mean over layers and heads (uniform = 1)", title_justify="left")
     table.add_column("weights")
-    for name in ("same topic", "cross topic", "ratio", "95 % interval", "to special tokens"):
+    table.add_column("pairs compared")
+    for name in ("same topic", "cross topic", "ratio", "95 % interval", "topic heads"):
         table.add_column(name, justify="right")
-    for name, each in report.models.items():
-        head = each.attention.headline()
-        sink = each.attention.means("special").mean()
-        interval = f"{head.ratio_low:.3f} to {head.ratio_high:.3f}"
+    for row in report.estimators_frame().to_dict("records"):
         table.add_row(
-            name, f"{head.same_topic:.3f}", f"{head.cross_topic:.3f}", f"{head.ratio:.3f}", interval, f"{sink:.0%}"
+            row["model"],
+            row["estimator"].replace("_", " "),
+            f"{row['same_topic']:.3f}",
+            f"{row['cross_topic']:.3f}",
+            f"{row['ratio']:.3f}",
+            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+            f"{row['n_topic_heads']} of {row['n_heads']}",
         )
     return table
 
@@ -108,9 +117,9 @@ def _embedding_table(report: ProbeReport) -> Table:
 
 
 def _heads_table(report: ProbeReport) -> Table:
-    frame = report.attention.to_frame().nlargest(_HEADS_SHOWN, "ratio")
-    table = Table(title="Heads with the largest ratio", title_justify="left")
-    for name in ("layer", "head", "same topic", "cross topic", "ratio", "95 % interval", "to special tokens"):
+    frame = report.attention.to_frame("distance_matched").nlargest(_HEADS_SHOWN, "ratio")
+    table = Table(title="Heads with the largest ratio, distance matched", title_justify="left")
+    for name in ("layer", "head", "same topic", "cross topic", "ratio", "95 % interval", "q", "to special tokens"):
         table.add_column(name, justify="right")
     for row in frame.to_dict(orient="records"):
         table.add_row(
@@ -120,6 +129,7 @@ def _heads_table(report: ProbeReport) -> Table:
             f"{row['cross_topic']:.2f}",
             f"{row['ratio']:.2f}",
             f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+            f"{row['q_value']:.3f}",
             f"{row['sink_mass']:.0%}",
         )
     return table

@@ -1,0 +1,47 @@
+"""``topic-probes dual``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._options import AsJson, Config, LabFolder, Seed
+from ._screen import FailedError, show_json
+
+
+def dual(
+    output: LabFolder = Path("topic_probes_dual"),
+    passage: Annotated[str | None, typer.Option(help="A text to look at, instead of one of the articles.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Layer of the head to show; needs --head.", metavar="N", min=0)
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(help="The head to show, instead of one that is chosen.", metavar="N", min=0)
+    ] = None,
+    n_topics: Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)] = 40,
+    articles: Annotated[
+        int | None, typer.Option(help="Read only so many of the 106 articles.", metavar="N", min=40)
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show the heads of a real encoder as one step of gradient descent, and what each word adds; two minutes."""
+    from ..demo._dual import run_dual
+
+    outcome = run_dual(
+        output,
+        passage=passage,
+        layer=layer,
+        head=head,
+        n_topics=n_topics,
+        articles=articles,
+        seed=seed,
+        show=not as_json,
+    )
+    if as_json:
+        show_json(outcome.summary)
+    if outcome.doubts:
+        raise FailedError("some numbers are not what they should be: " + "; ".join(outcome.doubts))

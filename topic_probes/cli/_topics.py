@@ -1,0 +1,94 @@
+"""``topic-probes topics``: a corpus in, a folder with a topic model out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, no_type_check
+
+import typer
+
+from .._folders import files_below, kind_of, whole_folder
+from ._config import RUN_FILE, run_file
+from ._corpus import open_corpus
+from ._options import AsJson, Config, DryRun, Limit, Seed, Split, TextField, TopicsFolder, required
+from ._screen import show, show_json, shows_progress, stdout_for_results
+
+Corpus = Annotated[
+    str,
+    typer.Argument(
+        help="A dump (.xml, .bz2, .gz), .jsonl, .txt, a folder of .txt, sample, or hf:NAME.", metavar="CORPUS"
+    ),
+]
+
+
+@no_type_check  # typer wants its annotation of ctx, and hands over an object of another class
+def topics(
+    ctx: typer.Context,
+    corpus: Corpus,
+    n_topics: Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)] = 100,
+    output: TopicsFolder = None,
+    limit: Limit = None,
+    text_field: TextField = "text",
+    split: Split = "train",
+    passes: Annotated[int, typer.Option(help="How often the fit reads all passages.", metavar="N", min=1)] = 30,
+    workers: Annotated[
+        int, typer.Option(help="Processes; more than 1 cannot be repeated exactly.", metavar="N", min=1)
+    ] = 1,
+    min_passages: Annotated[int, typer.Option(help="Leave out words of fewer passages.", metavar="N", min=1)] = 5,
+    max_passage_share: Annotated[
+        float, typer.Option(help="Leave out words of more passages than this share.", metavar="SHARE")
+    ] = 0.3,
+    max_vocabulary: Annotated[int, typer.Option(help="Keep the words of most passages.", metavar="N", min=1)] = 20_000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+    config: Config = None,
+) -> None:
+    """Fit topics to a corpus (LDA), and write them to a folder that `probe --topics` reads."""
+    documents = open_corpus(corpus, limit=limit, text_field=text_field, split=split)
+    if dry_run:
+        from ._estimate import estimate_topics
+        from ._tables import facts_table
+
+        estimate = estimate_topics(documents, n_topics=n_topics, passes=passes, max_vocabulary=max_vocabulary)
+        if as_json:
+            show_json(estimate.numbers)
+        else:
+            show(facts_table("Nothing was run. Estimates, good to a factor of three:", estimate.shown))
+        return
+
+    from ..topics import fit_lda
+
+    target = required(output, "-o")
+    with whole_folder(target, kind="a saved topic model", replaceable=_is_topics_alone) as new:
+        with stdout_for_results():
+            model = fit_lda(
+                documents,
+                n_topics=n_topics,
+                seed=seed,
+                workers=workers,
+                passes=passes,
+                min_passages=min_passages,
+                max_passage_share=max_passage_share,
+                max_vocabulary=max_vocabulary,
+                progress=shows_progress(),
+            )
+        model.save(new)
+        (new / RUN_FILE).write_text(run_file(ctx), encoding="utf-8")
+    labels = model.label_words()
+    if as_json:
+        found: dict[str, Any] = {"folder": target, "topics": model.to_frame(), "labels": dict(labels.coverage)}
+        show_json({**found, "n_documents": model.n_documents, "n_tokens": model.n_tokens, "options": model.options})
+    else:
+        from ._tables import topic_table
+
+        show(topic_table(model), str(labels), f"Topics: {target}")
+
+
+def _is_topics_alone(folder: Path) -> bool:
+    """Whether a folder holds a topic model and nothing else."""
+    return kind_of(folder) == "topic model" and files_below(folder) <= {
+        "description.json",
+        "arrays.safetensors",
+        RUN_FILE,
+    }
