@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-NAMES = ("probe_cost", "against_cache")
+NAMES = ("probe_cost", "against_cache", "toy_training", "wikipedia_table", "power")
 
 
 def main() -> None:
