@@ -269,6 +269,14 @@ def oracle_sums(
     return sums, counts
 
 
+def basic_sums(totals: Any) -> tuple[np.ndarray, np.ndarray]:
+    """[site, head, column] sums and [site, column] counts of all documents: pair classes and special tokens."""
+    n_basic = len(oracles.CLASSES) + 1
+    counts = totals.counts.sum(axis=1)[:, :n_basic]
+    assert (counts == np.rint(counts)).all(), "numbers of pairs are whole"
+    return totals.sums.sum(axis=2)[..., :n_basic], counts.astype(np.int64)
+
+
 def _seeded(seed: int, build: Any) -> Any:
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -25,12 +25,11 @@ import oracles
 import tiny_models
 
 BRIDGE, OURS, TRANSFORMER, ENCODER = "bridge", "bridge (adapter of topic_probes)", "HookedTransformer", "HookedEncoder"
-NOT_YET = "opens, not probed yet"
 
 COLUMNS = ("2.16", "3.9", "4.3")
 """One release of transformer-lens of each major version that is supported."""
 
-CAUSAL, BIDIRECTIONAL = "causal", "bidirectional"
+CAUSAL, BIDIRECTIONAL, CROSSING = "causal", "bidirectional", "every token of the encoder"
 
 _EVERYWHERE_ENCODER = ((ENCODER,), (ENCODER, BRIDGE), (BRIDGE,))
 _EVERYWHERE_DECODER = ((TRANSFORMER,), (TRANSFORMER, BRIDGE), (BRIDGE,))
@@ -43,7 +42,8 @@ class Row:
 
     architecture: str
     sees: tuple[str, ...]
-    """What the queries of each layer see, in the words of ``AttentionResult.visibility``."""
+    """What the queries of each layer see, in the words of ``AttentionResult.visibility``. In an encoder-decoder: each
+    layer of the encoder, then of the decoder, then of cross-attention."""
     ways: tuple[tuple[str, ...], ...]
     """For each of ``COLUMNS``, the ways to open it."""
     n_heads: int = 3
@@ -68,7 +68,11 @@ ROWS: dict[str, Row] = {
     "ALBERT": Row("AlbertForMaskedLM", (BIDIRECTIONAL,) * 3, _BY_US),
     "ALBERT, groups": Row("AlbertForMaskedLM", (BIDIRECTIONAL,) * 6, _BY_US, readme=False),
     "DistilBERT": Row("DistilBertForMaskedLM", (BIDIRECTIONAL,) * 2, _BY_US),
-    "BART": Row("BartForConditionalGeneration", (), ((), (NOT_YET,), (NOT_YET,))),
+    "BART": Row(
+        "BartForConditionalGeneration",
+        (BIDIRECTIONAL,) * 2 + (CAUSAL,) * 2 + (CROSSING,) * 2,
+        ((), (BRIDGE,), (BRIDGE,)),
+    ),
     "GPT-2": Row("GPT2LMHeadModel", (CAUSAL,) * 2, _EVERYWHERE_DECODER),
     "GPT-NeoX": Row("GPTNeoXForCausalLM", (CAUSAL,) * 2, _EVERYWHERE_DECODER),
     "Llama": Row("LlamaForCausalLM", (CAUSAL,) * 2, _EVERYWHERE_DECODER, n_heads=4),
@@ -89,8 +93,8 @@ def column() -> str:
 
 
 def cases(rows: dict[str, Row] = ROWS) -> list[tuple[str, str]]:
-    """(Family, way) of all that the installed release opens and this package probes."""
-    return [(name, way) for name, row in rows.items() for way in row.here if way != NOT_YET]
+    """(Family, way) of all that the installed release opens."""
+    return [(name, way) for name, row in rows.items() for way in row.here]
 
 
 # Opening.
@@ -209,24 +213,39 @@ def run(model: Any, way: str, ids: torch.Tensor, mask: torch.Tensor) -> None:
         model(ids, **{name: mask})
 
 
+STACKS = {
+    "encoder_attentions": "encoder_blocks.{}.attn.hook_pattern",
+    "decoder_attentions": "decoder_blocks.{}.self_attn.hook_pattern",
+    "cross_attentions": "decoder_blocks.{}.cross_attn.hook_pattern",
+}
+"""What transformers calls the attentions of an encoder-decoder -> the hooks of their layers."""
+
+
+def attentions(reference: Any, ids: torch.Tensor, **options: Any) -> dict[str, torch.Tensor]:
+    """Hook name -> [batch, head, query_pos, key_pos] as transformers hands it out, in the order of ``Row.sees``."""
+    with torch.no_grad():
+        output = reference(ids, output_attentions=True, **options)
+    if reference.config.is_encoder_decoder:
+        stacks = [(hook, getattr(output, attribute)) for attribute, hook in STACKS.items()]
+    else:
+        stacks = [("blocks.{}.attn.hook_pattern", output.attentions)]
+    return {hook.format(layer): one for hook, layers in stacks for layer, one in enumerate(layers)}
+
+
 def pattern_difference(model: Any, way: str, reference: Any) -> float:
     ids, mask = padded(reference.config.pad_token_id or 0)
-    found: dict[int, torch.Tensor] = {}
+    found: dict[str, torch.Tensor] = {}
 
-    def keep(layer: int) -> Callable[..., None]:
-        def hook(tensor: torch.Tensor, hook: Any) -> None:
-            found[layer] = tensor.detach().clone()
+    def keep(tensor: torch.Tensor, hook: Any) -> None:
+        found.setdefault(hook.name, tensor.detach().clone())
 
-        return hook
-
-    with torch.no_grad():
-        expected = reference(ids, attention_mask=mask, output_attentions=True).attentions
-    hooks = [(f"blocks.{layer}.attn.hook_pattern", keep(layer)) for layer in range(len(expected))]
+    expected = attentions(reference, ids, attention_mask=mask)
+    hooks = [(name, keep) for name in expected]
     with model.hooks(fwd_hooks=hooks):
         run(model, way, ids, mask)
     differences = [
-        float((found[layer][row, :, :length, :length] - of_layer[row, :, :length, :length]).abs().max())
-        for layer, of_layer in enumerate(expected)
+        float((found[name][row, :, :length, :length] - of_layer[row, :, :length, :length]).abs().max())
+        for name, of_layer in expected.items()
         for row, length in enumerate(LENGTHS)
     ]
     return max(differences)
@@ -234,24 +253,36 @@ def pattern_difference(model: Any, way: str, reference: Any) -> float:
 
 def may_see(sees: str) -> Callable[[int, int], bool]:
     """What is declared, as a rule for the loops."""
-    if sees == BIDIRECTIONAL:
+    if sees in (BIDIRECTIONAL, CROSSING):
         return lambda query, key: True
     window = int(sees.rpartition(" of ")[2]) if "window" in sees else None
     return lambda query, key: key <= query and (window is None or query - key < window)
 
 
 def expected_sums(reference: Any, sees: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """[layer, head, column] sums and [layer, column] counts, by loops over each document on its own."""
+    """[layer, head, column] sums and [layer, column] counts, by loops over each document on its own.
+
+    A decoder after an encoder reads its start, which is no word, and all tokens but the last.
+    """
     sums: Any = 0.0
     counts: Any = 0
     for ids in documents():
-        with torch.no_grad():
-            attentions = reference(torch.tensor([ids]), output_attentions=True).attentions
         words = [(token, [at]) for at, token in enumerate(ids)]
-        found = [
-            [oracles.attention_by_class(head.tolist(), words, TOPICS, may_see(rule)) for head in layer[0]]
-            for layer, rule in zip(attentions, sees, strict=True)
-        ]
+        behind = [(token, [at + 1]) for at, token in enumerate(ids[:-1])]
+        found = []
+        for (name, layer), rule in zip(attentions(reference, torch.tensor([ids])).items(), sees, strict=True):
+            in_decoder = name.startswith("decoder")
+            options = {
+                "words": behind if in_decoder else words,
+                "key_words": words if "cross" in name else None,
+                "special": [0] if in_decoder and "cross" not in name else [],
+            }
+            found.append(
+                [
+                    oracles.attention_by_class(head.tolist(), topics=TOPICS, sees=may_see(rule), **options)
+                    for head in layer[0]
+                ]
+            )
         sums = sums + np.array([[[*one[0].values(), one[2]] for one in layer] for layer in found])
         counts = counts + np.array([[*layer[0][1].values(), layer[0][3]] for layer in found])
     return sums, counts
@@ -273,9 +304,9 @@ def measure(name: str, way: str) -> Measured:
     sums, counts = expected_sums(reference, row.sees)
     differences, agree = [], True
     for result in results:
-        found = result.totals.sums.sum(axis=2)
+        found, found_counts = helpers.basic_sums(result.totals)
         differences.append(float((np.abs(found - sums) / np.maximum(np.abs(sums), 1e-30)).max()))
-        agree &= bool((result.totals.counts.sum(axis=1) == counts).all())
+        agree &= bool((found_counts == counts).all())
     return Measured(
         pattern_difference=pattern_difference(model, way, reference),
         sum_difference=max(differences),
@@ -312,7 +343,7 @@ def main() -> None:
     lines = [f"| {installed} | opened as | patterns | sums | sees |", "|---|---|---|---|---|"]
     for name, row in ROWS.items():
         for way in row.here or ("no",):
-            if way in (NOT_YET, "no"):
+            if way == "no":
                 lines.append(f"| {name} | {way} | | | |")
                 continue
             found = measure(name, way)

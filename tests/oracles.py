@@ -23,12 +23,14 @@ def attention_by_class(
     topics: dict,
     sees: Callable[[int, int], bool],
     special: Sequence[int] = (),
+    key_words: Sequence[tuple[object, Sequence[int]]] | None = None,
 ) -> tuple[dict[str, float], dict[str, int], float, int]:
     """Sums and counts of debiased attention by class, and attention to special tokens, for one head of one row.
 
-    ``words`` are (word, token positions); ``sees(q, k)`` whether token q may attend to token k.
+    ``words`` are (word, token positions); ``sees(q, k)`` whether token q may attend to token k. In cross-attention
+    ``words`` are those of the queries, ``key_words`` those of the keys; ``special`` are positions of keys.
     """
-    n = len(pattern)
+    n = len(pattern[0])
     sums = dict.fromkeys(CLASSES, 0.0)
     counts = dict.fromkeys(CLASSES, 0)
     sink, n_queries = 0.0, 0
@@ -38,7 +40,7 @@ def attention_by_class(
             for k in special:
                 if sees(q, k):
                     sink += float(pattern[q][k]) / len(query_pieces)
-        for key_word, key_pieces in words:
+        for key_word, key_pieces in words if key_words is None else key_words:
             rows = []
             for q in query_pieces:
                 visible_pieces = [k for k in key_pieces if sees(q, k)]

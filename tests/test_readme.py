@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -31,8 +32,17 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize("name", topic_probes.__all__)
 def test_public_names_are_documented(name: str) -> None:
     assert re.search(rf"\b{name}\b", DOCUMENTS), f"{name} is in no document"
-    if name not in ("corpora", "report"):
-        assert (getattr(topic_probes, name).__doc__ or "").strip(), f"{name} has no docstring"
+    assert (getattr(topic_probes, name).__doc__ or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("part", ["corpora", "dual", "report", "toy"])
+def test_public_names_of_parts_are_documented(part: str) -> None:
+    """Every name that a part offers is in the README or the CHANGELOG, and has a docstring of its own."""
+    module = importlib.import_module(f"topic_probes.{part}")
+    missing = [name for name in module.__all__ if not re.search(rf"\b{name}\b", DOCUMENTS)]
+    assert not missing, f"{', '.join(missing)} of {part} in no document"
+    bare = [name for name in module.__all__ if callable(getattr(module, name)) and not getattr(module, name).__doc__]
+    assert not bare, f"{', '.join(bare)} of {part} without a docstring"
 
 
 def test_commands_are_documented() -> None:

@@ -23,6 +23,22 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["dmo"], "No such command"),
         (["demo", "--n-topics", "many"], "--n-topics"),
         (["demo", "--n-topics", "1"], "--n-topics"),
+        (["topics", "nowhere.xml", "-o", "t"], "there is no such file"),
+        (["topics", "sample", "--n-topics", "1", "-o", "t"], "--n-topics"),
+        (["topics", "sample"], "-o"),
+        (["topics"], "CORPUS"),
+        (["topics", "hf:", "-o", "t"], "must name a data set"),
+        (["topics", "sample", "--split", "test", "-o", "t"], "--split is of hf: corpora"),
+        (["topics", "sample", "--config", "nowhere.toml", "-o", "t"], "--config must be an existing file"),
+        (["probe", "minilm"], "--topics"),
+        (["probe", "minilm", "--topics", "nowhere", "--corpus", "sample", "-o", "r"], "is not a saved topic model"),
+        (["probe", "minilm", "--layers", "1-0"], "must be numbers and ranges"),
+        (["probe", "minilm", "--words", "all"], "'all' is not one of whole, merge"),
+        (["probe", "minilm", "--dtype", "int8"], "'int8' is not one of float32"),
+        (["report", "nowhere"], "is not a saved report"),
+        (["report", "nowhere", "--json", "--latex"], "exclude each other"),
+        (["toy", "--steps", "0"], "--steps"),
+        (["dual", "--layer", "1", "-o", "d"], "layer and head must be given together"),
         (["demo", "--models", "gpt5"], "models must be one of 'minilm', 'smollm2', got 'gpt5'"),
     ],
 )
@@ -71,7 +87,7 @@ def test_an_interrupted_demo_says_so_and_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(_run, "fit_lda", interrupt)
-    assert cli.main(["demo", "-o", str(tmp_path / "out")]) == 1
+    assert cli.main(["demo", "-o", str(tmp_path / "out")]) == 130
     assert "stopped before the end" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -101,10 +117,111 @@ def test_a_small_demo_writes_everything(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads((folder / "summary.json").read_text()) == printed
     (title,) = printed["models"]
     trained = printed["models"][title]["attention"]["trained"]
-    table = pd.read_csv(folder / "minilm" / "headline.csv").set_index("model")
+    table = pd.read_csv(folder / "minilm" / "headline.csv").query("estimator == 'pooled'").set_index("model")
     assert table.loc["trained", "ratio"] == pytest.approx(trained["ratio"], rel=1e-12)
     assert trained["ratio"] > 1.05
     assert abs(printed["models"][title]["attention"]["untrained"]["ratio"] - 1) < 0.05
     pictures = {path.stem for path in (folder / "minilm").glob("*.png")}
-    assert pictures == {"heads", "classes", "embedding_blocks", "attention_blocks"}
+    assert pictures == {"heads", "classes", "forest", "distance", "topics", "embedding_blocks", "attention_blocks"}
     assert not [path for path in tmp_path.iterdir() if path != folder], "something was left beside the folder"
+
+
+def test_a_traceback_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--traceback", "topics", "nowhere.xml"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_error_that_nobody_foresaw_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug is not made to look like a wrong call."""
+    from topic_probes import demo
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(demo, "run_toy", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["toy"])
+
+
+def test_a_full_device_is_a_failure_of_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from topic_probes import demo
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory on cuda:0\nwith a batch of 16 rows")
+
+    monkeypatch.setattr(demo, "run_toy", fail)
+    assert cli.main(["toy"]) == 1
+    assert capsys.readouterr().err == "topic-probes: out of memory on cuda:0 with a batch of 16 rows\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "arguments", "expected"),
+    [
+        (
+            "toy",
+            "topic_probes.demo.run_toy",
+            ["--steps", "7", "--no-grid", "--n-jobs", "1", "--seed", "3"],
+            {"steps": 7, "grid": False, "n_jobs": 1, "seed": 3, "show": False},
+        ),
+        (
+            "dual",
+            "topic_probes.demo._dual.run_dual",
+            ["--layer", "2", "--head", "5", "--n-topics", "9", "--passage", "A cat."],
+            {"layer": 2, "head": 5, "n_topics": 9, "passage": "A cat.", "articles": None, "seed": 0, "show": False},
+        ),
+    ],
+)
+@pytest.mark.parametrize("doubts", [(), ("the ratio is 0.9, and should be above 1",)])
+def test_laboratories_get_the_options_and_their_doubts_are_failures(
+    command: str,
+    place: str,
+    arguments: list[str],
+    expected: dict[str, object],
+    doubts: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is on stdout is the summary alone, as one JSON object."""
+    from types import SimpleNamespace
+
+    called = {}
+
+    def run(folder: Path, **options: object) -> object:
+        called.update(options, folder=folder)
+        return SimpleNamespace(summary={"ratio": 1.5}, doubts=doubts)
+
+    monkeypatch.setattr(place, run)
+    assert cli.main([command, *arguments, "--json", "-o", str(tmp_path / "x")]) == (1 if doubts else 0)
+    captured = capsys.readouterr()
+    assert called == {**expected, "folder": tmp_path / "x"}
+    assert json.loads(captured.out) == {"ratio": 1.5}
+    assert captured.err.count("\n") == len(doubts)
+    assert all(doubt in captured.err for doubt in doubts)
+
+
+def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    import warnings
+
+    from topic_probes.cli._main import _short_warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with _short_warnings():
+            warnings.warn("topics are copies", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "topic-probes: warning: topics are copies\n"
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("topic-probes pro", "probe"), ("topic-probes probe --wor", "--words")])
+def test_the_shell_can_complete_commands_and_options(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TOPIC_PROBES_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    with pytest.raises(SystemExit) as left:
+        cli.main([])
+    assert left.value.code == 0
+    assert offered in capsys.readouterr().out.split()

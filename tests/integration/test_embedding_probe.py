@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 import torch
 
 import helpers
-from topic_probes import EmbeddingResult, TopicLabels, probe, probe_embedding, word_vectors
+from topic_probes import (
+    EmbeddingResult,
+    ProbeReport,
+    TopicLabels,
+    probe,
+    probe_contextual,
+    probe_embedding,
+    word_vectors,
+)
+from topic_probes.statistics._strata import frequency_classes
 
 every_kind = pytest.mark.parametrize("kind", helpers.KINDS)
 RELATIVE = 1e-9
@@ -130,3 +140,93 @@ def test_words_without_a_tokenizer_and_what_is_no_matrix_are_refused() -> None:
         probe_embedding(np.eye(4), TopicLabels.from_dict({"cat": 0, "dog": 1}))
     with pytest.raises(ValueError, match=r"must be a matrix \[d_vocab, d_model\], got shape \(4,\)"):
         probe_embedding(np.ones(4), TopicLabels.from_dict({0: 0, 1: 1}))
+
+
+# Matched by frequency.
+
+COUNTS = {token: 1 + token**2 % 23 for token in range(1, 28)}
+"""Of all labelled ids but two, which count as rare."""
+
+
+def matched_by_loops(vectors: dict[Any, np.ndarray], topics: dict, tenths: dict) -> dict[tuple[str, str], tuple]:
+    """(Measure, pair class) -> mean and number of pairs, by loops over strata of frequencies."""
+    expected: dict[tuple[str, str], tuple] = {}
+    strata: dict[frozenset, dict] = {}
+    for one, other in itertools.combinations(vectors, 2):
+        strata.setdefault(frozenset((tenths[one], tenths[other])), {})[one, other] = True
+    mean = np.mean(list(vectors.values()), axis=0)
+    for measure in ("dot", "cosine", "centred_cosine"):
+        kept = []
+        for pairs in strata.values():
+            found: dict[str, list[float]] = {"same_topic": [], "cross_topic": []}
+            for one, other in pairs:
+                x, y = (vectors[word] - (mean if measure == "centred_cosine" else 0) for word in (one, other))
+                norms = 1.0 if measure == "dot" else np.linalg.norm(x) * np.linalg.norm(y)
+                name = "same_topic" if set(topics[one]) & set(topics[other]) else "cross_topic"
+                found[name].append(float(x @ y / norms))
+            if found["same_topic"] and found["cross_topic"]:
+                n_same, n_cross = len(found["same_topic"]), len(found["cross_topic"])
+                kept.append((n_same * n_cross / (n_same + n_cross), found))
+        total = sum(weight for weight, _ in kept)
+        for name in ("same_topic", "cross_topic"):
+            weighted = sum(weight * np.mean(found[name]) for weight, found in kept) / total
+            expected[measure, name] = weighted, sum(len(found[name]) for _, found in kept)
+    return expected
+
+
+@every_kind
+def test_frequency_matched_means_are_those_of_loops(kind: str) -> None:
+    """Classes are tenths of all occurrences of labelled ids; an id that was not counted is rare."""
+    model = helpers.build(kind)
+    labels = TopicLabels.from_dict(ID_TOPICS)
+    result = probe_embedding(model, labels, word_counts=COUNTS)
+    tenths = frequency_classes({token: COUNTS.get(token, 0) for token in ID_TOPICS})
+    assert len(set(tenths.values())) >= 5
+    vectors = {token: model.W_E[token].detach().double().numpy() for token in ID_TOPICS}
+    expected = matched_by_loops(vectors, ID_TOPICS, {token: tenths.get(token, 0) for token in ID_TOPICS})
+    frame = result.to_frame(estimator="frequency_matched")
+    assert list(frame.columns) == list(result.to_frame().columns)
+    for row in frame.itertuples():
+        mean, n_pairs = expected[row.measure, row.pair_class]
+        assert row.mean == pytest.approx(mean, rel=RELATIVE, abs=1e-13)
+        assert row.n_pairs == n_pairs
+        assert np.isnan(row.std)
+    same, cross = frame.query("measure == 'dot'")["mean"]
+    assert result.difference("dot", "frequency_matched") == pytest.approx(same - cross, rel=1e-12)
+    require_brute_force(result, vectors, ID_TOPICS)
+
+
+def test_the_report_holds_frequency_matched_means_too_and_those_of_the_twin(tmp_path: Path) -> None:
+    """The counts with which attention is matched; a saved report comes back exactly."""
+    model, labels = helpers.build(helpers.KINDS[0]), TopicLabels.from_dict(ID_TOPICS)
+    report = probe(model, [[1, 2, 3, 4]], labels, word_counts=COUNTS, progress=False)
+    assert report.embedding is not None
+    own = probe_embedding(model, labels, word_counts=COUNTS)
+    frame = report.embedding.to_frame("frequency_matched")
+    assert frame.equals(own.to_frame("frequency_matched"))
+    assert report.embedding.options["word_counts"] == report.attention.options["word_counts"]
+    both = report.embedding_frame("frequency_matched")
+    assert both["model"].unique().tolist() == ["trained", "untrained"]
+    assert both.iloc[: len(frame)].drop(columns="model").equals(frame)
+    assert both["mean"].notna().all()
+    report.save(tmp_path / "report")
+    back = ProbeReport.load(tmp_path / "report")
+    assert back.embedding_frame("frequency_matched").equals(both)
+    assert back.embedding_frame().equals(report.embedding_frame())
+
+
+def test_frequency_needs_counts_of_words_and_results_of_other_counts_do_not_merge() -> None:
+    labels, weights = TopicLabels.from_dict(ID_TOPICS), np.random.default_rng(0).normal(size=(30, 6))
+    plain, matched = probe_embedding(weights, labels), probe_embedding(weights, labels, word_counts=COUNTS)
+    with pytest.raises(ValueError, match=r"'frequency_matched' needs counts of words, .*corpora.word_counts\(corpus\)"):
+        plain.to_frame("frequency_matched")
+    with pytest.raises(ValueError, match="needs documents, and this result is of a matrix"):
+        matched.to_frame("within_document")
+    in_context = probe_contextual(helpers.build(helpers.KINDS[0]), [[1, 2, 3, 4]], labels, progress=False)
+    with pytest.raises(ValueError, match="needs a result of a matrix, and this one is of words in context"):
+        in_context.to_frame("frequency_matched")
+    with pytest.raises(ValueError, match="measured alike can be merged: word_counts is None in one"):
+        plain.merge(matched)
+    assert matched.merge(probe_embedding(weights, labels, word_counts=COUNTS)) is matched
+    with pytest.raises(ValueError, match="word_counts must count at least one labelled word"):
+        probe_embedding(weights, labels, word_counts={99: 3})

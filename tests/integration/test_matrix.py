@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 import helpers
 import matrix
 import tiny_models
-from topic_probes import PatternError, TopicLabels, architectures, attach, probe
+from topic_probes import architectures
 from topic_probes.models import _loading
 
 SINGLE, DOUBLE = 1e-5, 1e-12
@@ -23,9 +22,6 @@ SINGLE, DOUBLE = 1e-5, 1e-12
 def close(name: str, way: str) -> float:
     in_float32 = (way == matrix.TRANSFORMER and name != "GPT-2") or (name, way) == ("GPT-NeoX", matrix.BRIDGE)
     return SINGLE if in_float32 else DOUBLE
-
-
-LABELS = TopicLabels.from_dict(matrix.TOPICS)
 
 
 @pytest.mark.parametrize(("name", "way"), matrix.cases())
@@ -58,17 +54,6 @@ def test_whose_adapter_opens_a_family_is_as_declared(name: str) -> None:
     adapter = ArchitectureAdapterFactory._adapters[row.architecture]
     assert (matrix.OURS in row.here) == adapter.__module__.startswith("topic_probes.")
     assert {matrix.TRANSFORMER, matrix.ENCODER}.isdisjoint(row.here) or helpers.HAS_HOOKED
-
-
-@pytest.mark.skipif(not helpers.HAS_BRIDGE, reason="transformer-lens 2.x has no bridges")
-def test_an_encoder_decoder_is_refused_in_one_sentence() -> None:
-    """Its encoder and decoder have layers of the same numbers, and crossing attention has other rows than columns."""
-    bart = helpers.bridge(tiny_models.bart())
-    message = "attention in several stacks .*: encoder-decoders cannot be probed yet; give an encoder or a decoder"
-    with pytest.raises(PatternError, match=message):
-        probe(bart, matrix.documents(), LABELS, progress=False)
-    with pytest.raises(PatternError, match=message), attach(bart, LABELS):
-        bart(torch.tensor([[5, 6, 7]]))
 
 
 def test_declared_are_the_models_there_are() -> None:

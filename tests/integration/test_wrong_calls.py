@@ -38,6 +38,16 @@ CALLS = [
         r"visibility must be one of 'read', 'causal', 'bidirectio",
     ),
     ("word_attention(model, ['a'], layer=0, head=0)", "TypeError", r"text must be one string, got a list"),
+    (
+        "word_attention(model, 'a', layer=0, head=0, stack='both')",
+        "ValueError",
+        r"stack must be one of '', 'encoder', 'decoder', 'cross', got 'both'",
+    ),
+    (
+        "probe_embedding(np.eye(50), labels, word_counts=['a'])",
+        "TypeError",
+        r"got a list: pass .*word_counts\(corpus\)",
+    ),
     ("TopicLabels.from_dict([('cat', 1)])", "TypeError", r"topics_of must be a dictionary .*dict\(pairs\)"),
     ("TopicLabels.from_dict(None)", "TypeError", r"topics_of must be a dictionary .* got None"),
     ("report.plot_heads(attention)", "TypeError", r"frame must be a pandas DataFrame, .*: call its to_frame\(\)"),

@@ -538,3 +538,56 @@ def test_attention_that_cannot_be_drawn_is_refused(matrix, options, message):
     with pytest.raises(ValueError, match=message):
         plot_attention_blocks(matrix, **options)
     assert not plt.get_fignums()
+
+
+# Heads of an encoder-decoder.
+
+
+def stacked_heads(**maps):
+    frames = [heads_frame(values).assign(stack=stack) for stack, values in maps.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+STACKED = {"encoder": [[1.0, 2.0]], "decoder": [[0.5, 1.0], [1.5, 1.0]], "cross": [[1.0, 1.0], [1.0, 6.0]]}
+
+
+def test_each_stack_is_a_panel_of_its_own_and_one_colour_is_one_number():
+    """The first one's axes come back; the encoder has a layer less; the scale is that of the largest ratio, 6."""
+    first = plot_heads(stacked_heads(**STACKED))
+    panels = [ax for ax in first.figure.axes if any(isinstance(found, QuadMesh) for found in ax.collections)]
+    panels = [ax for ax in panels if ax.get_xlabel()]
+    assert panels[0] is first
+    assert len(plt.get_fignums()) == 1
+    assert [ax.get_title(loc="left").split("\n")[0] for ax in panels] == ["Encoder", "Decoder", "Decoder to encoder"]
+    for ax, values in zip(panels, STACKED.values(), strict=True):
+        assert mesh_of(ax).get_array().shape == np.shape(values)
+        np.testing.assert_allclose(mesh_of(ax).get_array(), np.log2(values))
+        assert mesh_of(ax).get_clim() == (-3.0, 3.0)
+
+
+@pytest.mark.parametrize("stack", STACKED)
+def test_one_stack_can_be_chosen_and_drawn_on_given_axes(stack):
+    """By its own scale, with its name above."""
+    _, ax = plt.subplots()
+    assert plot_heads(stacked_heads(**STACKED), ax=ax, stack=stack) is ax
+    np.testing.assert_allclose(mesh_of(ax).get_array(), np.log2(STACKED[stack]))
+    assert ax.get_title(loc="left").startswith({"cross": "Decoder to encoder"}.get(stack, stack.capitalize()))
+    assert mesh_of(ax).get_clim()[1] == (3.0 if stack == "cross" else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        (stacked_heads(**STACKED), {"ax": True}, r"one ax, got encoder, decoder, cross: pass stack=, or leave ax out"),
+        (stacked_heads(**STACKED), {"stack": "both"}, "stack must be one of 'encoder', 'decoder', 'cross', got 'both'"),
+        (stacked_heads(encoder=[[1.0]]), {"stack": "cross"}, "stack must be one of 'encoder', got 'cross'"),
+        (heads_frame([[1.0]]), {"stack": "cross"}, "must be None for a frame without a column stack, got 'cross'"),
+        (stacked_heads(middle=[[1.0]]), {}, "stack must be one of 'encoder', 'decoder', 'cross', got 'middle'"),
+        (pd.concat([stacked_heads(cross=[[1.0]])] * 2), {}, "several for stack cross, layer 0, head 0: select one"),
+    ],
+)
+def test_stacks_that_cannot_be_drawn_are_refused(frame, options, message):
+    if "ax" in options:
+        options = {"ax": plt.subplots()[1]}
+    with pytest.raises(ValueError, match=message):
+        plot_heads(frame, **options)

@@ -301,9 +301,10 @@ def test_ids_repeat_the_special_token_that_they_begin_with():
 def test_a_window_without_words_has_no_pairs():
     """Nothing that reduces over words stumbles when there is none."""
     from topic_probes.probes._pairs import classify, pair_weights
+    from topic_probes.probes._sides import Reach
     from topic_probes.topics import TopicLabels
 
     (window,) = read(reader(tiny_tokenizers.shared("wordpiece")), "42 ... 7!")
-    weights = pair_weights(classify(window, TopicLabels.from_dict({"cat": 0, "mat": 1})), back=50, ahead=50)
+    weights = pair_weights(classify(window, TopicLabels.from_dict({"cat": 0, "mat": 1})), Reach(50, 50))
     assert not weights.counts.any()
     assert not weights.weights.any()

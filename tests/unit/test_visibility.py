@@ -10,6 +10,8 @@ import torch
 
 from topic_probes import PatternError, TopicLabels
 from topic_probes.probes._counting import PatternCounter
+from topic_probes.probes._rows import BatchRows, PairMeasures
+from topic_probes.probes._sides import EVERYTHING
 from topic_probes.probes._visibility import Visibility
 from topic_probes.tokens import Window
 
@@ -37,6 +39,7 @@ def row(length: int, name: str = "d") -> Window:
 
 
 LABELS = TopicLabels.from_dict({0: 0, 1: 0, 2: 1})
+MEASURES = PairMeasures(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_the_reach_is_read_off(back: int, ahead: int, said: str) -> None:
     seen = Visibility()
     seen.learn(0, [pattern(band(9, back, ahead)), pattern(band(5, back, ahead))])
     assert str(seen) == said
-    assert seen.reach(20) == (min(back, 8), min(ahead, 8))
+    assert seen.reach == (back if back < 8 else None, ahead if ahead < 8 else None)
 
 
 def test_nothing_is_known_from_rows_of_one_token() -> None:
@@ -67,9 +70,9 @@ def test_a_window_shows_when_longer_rows_come_and_short_rows_were_right_before()
     patterns = [pattern(band(length, 4, 0))[None] for length in lengths]
     totals = []
     for order in ([0, 1, 2, 3], [2, 3, 1, 0]):
-        counter = PatternCounter((0,), LABELS)
+        counter = PatternCounter((0,), MEASURES)
         for number in order:
-            counter.begin_batch([row(lengths[number], str(number))], [slice(0, lengths[number])])
+            counter.begin_batch(BatchRows([row(lengths[number], str(number))], [slice(0, lengths[number])], MEASURES))
             counter.count(0, patterns[number])
             counter.end_batch()
         assert str(counter.visibility[0]) == "causal, window of 5"
@@ -81,9 +84,9 @@ def test_a_window_shows_when_longer_rows_come_and_short_rows_were_right_before()
 
 def test_attention_beyond_the_known_reach_widens_it() -> None:
     """The first long row hides its far keys (they carry no weight); a later one of the same length shows them."""
-    counter = PatternCounter((0,), LABELS)
+    counter = PatternCounter((0,), MEASURES)
     for name, ahead in (("a", 0), ("b", 9)):
-        counter.begin_batch([row(6, name)], [slice(0, 6)])
+        counter.begin_batch(BatchRows([row(6, name)], [slice(0, 6)], MEASURES))
         counter.count(0, pattern(band(6, 9, ahead))[None])
         counter.end_batch()
     assert str(counter.visibility[0]) == "bidirectional"
@@ -91,13 +94,13 @@ def test_attention_beyond_the_known_reach_widens_it() -> None:
 
 def test_a_single_query_far_beyond_the_reach_is_noticed_in_a_long_row() -> None:
     """One row of 100 is 1 % of the attention: a rule of thumb on the whole would let it pass."""
-    counter = PatternCounter((0,), LABELS)
+    counter = PatternCounter((0,), MEASURES)
     near = pattern(band(100, 2, 0))
     far = near.clone()
     far[:, 99] = 0
     far[:, 99, 0] = 1
     for name, one in (("a", near), ("b", far)):
-        counter.begin_batch([row(100, name)], [slice(0, 100)])
+        counter.begin_batch(BatchRows([row(100, name)], [slice(0, 100)], MEASURES))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             counter.count(0, one.float()[None])
@@ -138,7 +141,7 @@ def test_nan_in_one_row_hides_no_other() -> None:
     one[0, 2] = torch.nan
     seen = Visibility()
     seen.learn(0, [one])
-    assert seen.reach(6) == (5, 5)
+    assert seen.reach == EVERYTHING
 
 
 @pytest.mark.parametrize("nothing", [0.0, torch.nan])
@@ -146,8 +149,8 @@ def test_rows_that_see_nothing_are_left_out_and_counted(nothing: float) -> None:
     """Two of five query positions are masked whole: their pairs do not count, those of the others do."""
     one = pattern(band(5, 9, 9))
     one[:, [1, 4]] = nothing
-    counter = PatternCounter((0,), LABELS)
-    counter.begin_batch([row(5)], [slice(0, 5)])
+    counter = PatternCounter((0,), MEASURES)
+    counter.begin_batch(BatchRows([row(5)], [slice(0, 5)], MEASURES))
     counter.count(0, one[None])
     counter.end_batch()
     assert counter.totals is not None
@@ -162,21 +165,21 @@ def test_a_masked_row_of_a_token_that_takes_no_part_is_not_counted_as_lost() -> 
     one[:, 0] = torch.nan
     at = np.arange(1, 3)
     window = Window("d", np.arange(3), np.arange(3) < 1, (1, 2), at, at + 1)
-    counter = PatternCounter((0,), LABELS)
-    counter.begin_batch([window], [slice(0, 3)])
+    counter = PatternCounter((0,), MEASURES)
+    counter.begin_batch(BatchRows([window], [slice(0, 3)], MEASURES))
     counter.count(0, one[None])
     counter.end_batch()
     assert counter.totals is not None
     assert counter.totals.n_excluded_rows.tolist() == [0]
     assert np.isfinite(counter.totals.sums).all()
-    assert counter.totals.counts.sum(axis=(0, 1)).tolist() == [2, 0, 2, 0, 2]
+    assert counter.totals.counts.sum(axis=(0, 1))[:5].tolist() == [2, 0, 2, 0, 2]
 
 
 def test_rows_with_a_sink_outside_the_text_sum_to_less_than_one_and_count_as_they_are() -> None:
     """Some models give attention to a learned sink that is no position."""
     one = 0.4 * pattern(band(5, 9, 9))
-    counter = PatternCounter((0,), LABELS)
-    counter.begin_batch([row(5)], [slice(0, 5)])
+    counter = PatternCounter((0,), MEASURES)
+    counter.begin_batch(BatchRows([row(5)], [slice(0, 5)], MEASURES))
     counter.count(0, one[None])
     counter.end_batch()
     assert counter.totals is not None
@@ -189,24 +192,24 @@ def test_attention_to_pads_is_an_error() -> None:
     one = pattern(band(6, 9, 9))
     one[:, 0] = torch.tensor([0.2, 0.2, 0.2, 0.37, 0.03, 0.0])
     one[:, 1:4] = torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0, 0.0])
-    counter = PatternCounter((0,), LABELS)
-    counter.begin_batch([row(4)], [slice(0, 4)])
+    counter = PatternCounter((0,), MEASURES)
+    counter.begin_batch(BatchRows([row(4)], [slice(0, 4)], MEASURES))
     with pytest.raises(PatternError, match="attends to padding that the mask hides"):
         counter.count(0, one[None])
 
 
 @pytest.mark.parametrize("shape", [(2, 2, 4, 4), (1, 2, 4, 5), (2, 4, 4)])
 def test_a_pattern_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    counter = PatternCounter((0,), LABELS)
-    counter.begin_batch([row(4)], [slice(0, 4)])
+    counter = PatternCounter((0,), MEASURES)
+    counter.begin_batch(BatchRows([row(4)], [slice(0, 4)], MEASURES))
     with pytest.raises(PatternError, match="must have shape"):
         counter.count(0, torch.ones(shape) / 4)
 
 
 def test_a_batch_that_is_dropped_leaves_nothing() -> None:
     """Also when one of its layers has already come."""
-    counter = PatternCounter((0, 1), LABELS)
-    counter.begin_batch([row(4)], [slice(0, 4)])
+    counter = PatternCounter((0, 1), MEASURES)
+    counter.begin_batch(BatchRows([row(4)], [slice(0, 4)], MEASURES))
     counter.count(0, pattern(band(4, 9, 9))[None])
     counter.drop_batch()
     counter.end_batch()
@@ -215,10 +218,10 @@ def test_a_batch_that_is_dropped_leaves_nothing() -> None:
 
 def test_the_same_tensor_handed_in_twice_counts_once_a_batch() -> None:
     """A bridge calls a hook once for each name of its hook point; a constant pattern comes again in each batch."""
-    counter = PatternCounter((0,), LABELS)
+    counter = PatternCounter((0,), MEASURES)
     one = pattern(band(4, 9, 9))[None]
     for _ in range(2):
-        counter.begin_batch([row(4)], [slice(0, 4)])
+        counter.begin_batch(BatchRows([row(4)], [slice(0, 4)], MEASURES))
         counter.count(0, one)
         counter.count(0, one)
         counter.end_batch()

@@ -1,0 +1,28 @@
+"""The code of the documents runs as it stands, and every page is in the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All Python blocks of a page, in order, as one program."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(blocks(page)), page.name, "exec"), {"__name__": page.stem})
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/]+\.md", navigation))
