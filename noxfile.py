@@ -13,7 +13,11 @@ import nox
 
 PYTHON = "3.11"
 EVERYDAY = "constraints.txt"
+ATHERIS = "atheris==3.0.0"
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+TWO_PROCESSES = ("-n", "2")
+"""Two processes of one thread each: small tensors gain nothing from threads."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -51,33 +55,48 @@ def types(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """The suite, against the everyday versions; arguments after -- go to pytest."""
-    run_everyday(session, "pytest", *session.posargs)
+    run_everyday(session, "pytest", *TWO_PROCESSES, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(venv_backend="none")
 def statistical(session: nox.Session) -> None:
     """The slow tests: calibration of intervals and p-values over many repetitions."""
-    run_everyday(session, "pytest", "-m", "slow", *session.posargs)
+    run_everyday(session, "pytest", "-m", "slow", *TWO_PROCESSES, *session.posargs, env=ONE_THREAD)
+
+
+@nox.session(venv_backend="none")
+def fuzz(session: nox.Session) -> None:
+    """The readers under atheris, a minute in all; an input that breaks a promise is kept in tests/fuzz/found."""
+    run_everyday(session, "python", "-m", "pip", "install", "--quiet", ATHERIS)
+    run_everyday(session, "python", "tests/fuzz/run.py", *(session.posargs or ("--seconds", "60")))
 
 
 @nox.session(venv_backend="none")
 def demos(session: nox.Session) -> None:
-    """What a reader runs first: the command `topic-probes demo`."""
-    run_everyday(session, "topic-probes", "demo", "-o", "demo_output", env=OFFLINE)
+    """The notebooks, each of which asserts its headline numbers; arguments after -- choose some."""
+    notebooks = session.posargs or sorted(str(path) for path in Path("demos").glob("*.ipynb"))
+    options = ("--nbmake", "--nbmake-timeout=600", "--override-ini=addopts=", "-p", "no:randomly")
+    run_everyday(session, "pytest", *options, *notebooks, env=OFFLINE)
+
+
+@nox.session(venv_backend="none")
+def docs(session: nox.Session) -> None:
+    """The site, from docs/ and the docstrings; a broken link or reference is an error."""
+    run_everyday(session, "mkdocs", "build", "--strict", "--site-dir", "site", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session(python=PYTHON)
 def newest(session: nox.Session) -> None:
     """The suite against the newest transformer-lens, which has no Hooked* classes."""
     install(session, "demo,test", constraints="constraints/newest.txt")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *TWO_PROCESSES, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(python=PYTHON)
 def lowest(session: nox.Session) -> None:
     """The suite against the lower bounds of pyproject.toml."""
     install(session, "demo,test", constraints="constraints/lowest.txt")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *TWO_PROCESSES, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(python=PYTHON)
