@@ -31,6 +31,10 @@ def topic_heads(
 ) -> list[TopicHead]:
     """Return the heads whose same-topic attention is larger than chance, largest ratio first.
 
+    With R permutations no p-value is below 1 / (R + 1). Of H heads, k at that floor are found only if
+    ``R + 1 >= H / (k q)``: with 200 permutations and 72 heads at q = 0.05, eight or more. An empty list may mean
+    that: measure with ``n_permutations=999`` where few heads follow topics.
+
     Args:
         result: of :func:`topic_probes.probe` or :func:`topic_probes.attach`, with permutations.
         q: false discovery rate: the expected share of wrong heads among those returned.
