@@ -111,7 +111,7 @@ def head_intervals(by_group: ByGroup, measure: str, level: float, method: str, n
         for part in by_group.parts(n_resamples):
             heads = used.heads(part)
             low[part], high[part] = interval(
-                _statistic(heads.means, measure),
+                contrast(heads.means, measure),
                 used.n_groups,
                 level=level,
                 method=method,
@@ -129,7 +129,9 @@ def in_use(by_group: ByGroup) -> ByGroup:
     return by_group.only(np.flatnonzero((weights > 0).any(axis=0)))
 
 
-def _statistic(means: Any, measure: str) -> Statistic:
+def contrast(means: Any, measure: str) -> Statistic:
+    """Return the ``"ratio"`` or ``"difference"`` of the same- and cross-topic means that ``means(weights)`` gives."""
+
     def statistic(weights: np.ndarray) -> np.ndarray:
         same, cross = means(weights)
         return divide(same, cross) if measure == "ratio" else same - cross

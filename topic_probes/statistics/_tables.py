@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._axes import Site
-from ._by_group import ByGroup, divide, in_use
+from ._by_group import ByGroup, contrast, divide, in_use
 from ._intervals import MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, interval
 from ._strata import DISTANCE_EDGES
 from ._sums import AttentionSums
@@ -35,12 +35,8 @@ def layer_frame(totals: AttentionSums, estimator: str, level: float, method: str
         if by_group.n_informative_groups < MIN_GROUPS:
             return ConfidenceInterval(*np.full((2, n_sites), np.nan))
 
-        def statistic(weights: np.ndarray) -> np.ndarray:
-            one, other = by_group.layer_means(weights)
-            return divide(one, other) if measure == "ratio" else one - other
-
         return interval(
-            statistic,
+            contrast(by_group.layer_means, measure),
             n_groups,
             level=level,
             method=method,
