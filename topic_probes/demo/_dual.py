@@ -25,7 +25,7 @@ from ..corpora import Document, sample_wikipedia
 from ..report import plot_bound, plot_contributions, plot_feature_errors, save_plot
 from ..topics import TopicLabels, fit_lda
 from ._models import open_minilm
-from ._run import HELD_OUT_EVERY, _example
+from ._run import HELD_OUT_EVERY, _example, split_articles
 from ._show import Screen
 from ._toy import _plain
 
@@ -138,8 +138,7 @@ def _run(
         require_index("layer", layer, int(model.cfg.n_layers))
         require_index("head", head, int(model.cfg.n_heads))
     documents = list(sample_wikipedia(limit=articles))
-    held_out = documents[::HELD_OUT_EVERY]
-    others = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
+    others, held_out = split_articles(documents)
     screen.step(f"fitting {n_topics} topics on {len(others)} Wikipedia articles")
     topics = fit_lda(others, n_topics=n_topics, seed=seed)
     labels = topics.label_words()

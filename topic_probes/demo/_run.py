@@ -79,8 +79,7 @@ def _run(
 ) -> DemoOutcome:
     started = time.monotonic()
     documents = list(sample_wikipedia(limit=articles))
-    held_out = documents[::HELD_OUT_EVERY]
-    fitted_on = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
+    fitted_on, held_out = split_articles(documents)
     screen.step(f"fitting {n_topics} topics on {len(fitted_on)} Wikipedia articles")
     topics = fit_lda(fitted_on, n_topics=n_topics, seed=seed)
     labels = topics.label_words()
@@ -106,6 +105,12 @@ def _run(
     (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     screen.meaning(reports)
     return DemoOutcome(summary, doubts)
+
+
+def split_articles(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
+    """Return the articles that topics are fitted on, and those that are held out for models to read."""
+    fitted_on = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
+    return fitted_on, list(documents[::HELD_OUT_EVERY])
 
 
 def _is_demo_alone(folder: Path) -> bool:
