@@ -226,13 +226,9 @@ def _by_class(vectors: np.ndarray, membership: np.ndarray) -> tuple[_Moments, _M
     n_words, width = vectors.shape
     if n_words < 2:
         return _NOTHING, _NOTHING
-    # Words of one topic set stand together, so that most tiles hold either many pairs of a topic or none.
-    _, signature = np.unique(np.packbits(membership, axis=1), axis=0, return_inverse=True)
-    order = np.argsort(signature.reshape(-1), kind="stable")
-    vectors, membership = vectors[order], membership[order]
     if n_words <= _WALK_ALL_PAIRS_UP_TO or _walking_is_cheaper(n_words, width, membership.sum(axis=0)):
-        return _walk(vectors, membership, every_pair=True)
-    same, _ = _walk(vectors, membership, every_pair=False)
+        return _walk(vectors, membership)
+    same = _walk_topics(vectors, membership)
     return same, _all_pairs(vectors).without(same)
 
 
@@ -241,31 +237,40 @@ def _walking_is_cheaper(n_words: int, width: int, topic_sizes: np.ndarray) -> bo
     return bool(2 * width >= n_words or (topic_sizes.astype(np.float64) ** 2).sum() > n_words**2 / 2)
 
 
-def _walk(vectors: np.ndarray, membership: np.ndarray, *, every_pair: bool) -> tuple[_Moments, _Moments]:
-    """Return the moments of both classes tile by tile; without ``every_pair`` only those of the first."""
+def _walk(vectors: np.ndarray, membership: np.ndarray) -> tuple[_Moments, _Moments]:
+    """Return the moments of both classes, tile by tile of all pairs."""
     same = cross = _NOTHING
     topics = membership.astype(np.float32)
-    for rows, columns in _tiles(membership, every_pair=every_pair):
+    for rows, columns, later in _tiles(len(vectors)):
         gram = vectors[rows] @ vectors[columns].T
-        later = columns[None, :] > np.arange(rows.start, rows.stop)[:, None]
         meet = topics[rows] @ topics[columns].T > 0
         same = same.merge(_moments(gram[later & meet]))
-        if every_pair:
-            cross = cross.merge(_moments(gram[later & ~meet]))
+        cross = cross.merge(_moments(gram[later & ~meet]))
     return same, cross
 
 
-def _tiles(membership: np.ndarray, *, every_pair: bool) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield rows and columns that together hold each pair once, or at least each pair that shares a topic."""
-    n_words = len(membership)
+def _walk_topics(vectors: np.ndarray, membership: np.ndarray) -> _Moments:
+    """Return the moments of the pairs that share a topic, topic by topic: each pair at the first one it shares."""
+    same = _NOTHING
+    for topic in range(membership.shape[1]):
+        members = np.flatnonzero(membership[:, topic])
+        of_topic = vectors[members]
+        before = membership[members, :topic]
+        before = before[:, before.any(axis=0)].astype(np.float32)
+        for rows, columns, wanted in _tiles(len(members)):
+            if before.size:
+                wanted &= before[rows] @ before[columns].T == 0
+            same = same.merge(_moments((of_topic[rows] @ of_topic[columns].T)[wanted]))
+    return same
+
+
+def _tiles(n_words: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Yield rows, columns, and [row, column] where the second word comes after the first: each pair once."""
     for start in range(0, n_words, _TILE_ROWS):
         rows = slice(start, min(start + _TILE_ROWS, n_words))
-        columns = np.arange(start, n_words)
-        if not every_pair:
-            of_these_rows = membership[rows].any(axis=0)
-            columns = columns[membership[start:, of_these_rows].any(axis=1)]
-        for first in range(0, len(columns), _TILE_COLUMNS):
-            yield rows, columns[first : first + _TILE_COLUMNS]
+        for first in range(start, n_words, _TILE_COLUMNS):
+            columns = slice(first, min(first + _TILE_COLUMNS, n_words))
+            yield rows, columns, np.arange(columns.start, columns.stop) > np.arange(rows.start, rows.stop)[:, None]
 
 
 def _moments(values: np.ndarray) -> _Moments:
