@@ -81,8 +81,9 @@ def demos(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def docs(session: nox.Session) -> None:
-    """The site, from docs/ and the docstrings; a broken link or reference is an error."""
+    """The site, from docs/ and the docstrings; a broken link or reference, or a public name left out, is an error."""
     run_everyday(session, "mkdocs", "build", "--strict", "--site-dir", "site", env={"NO_MKDOCS_2_WARNING": "1"})
+    run_everyday(session, "python", "docs/complete.py", "site")
 
 
 @nox.session(python=PYTHON)

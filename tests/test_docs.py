@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
+
+import topic_probes
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -26,3 +29,14 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     assert pages == set(re.findall(r"[\w/]+\.md", navigation))
+
+
+PARTS = ("corpora", "dual", "report", "toy")
+
+
+@pytest.mark.parametrize("name", topic_probes.__all__)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    """Those of a part are there with the part: all that its ``__all__`` names is rendered."""
+    reference = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+    assert re.search(rf"^::: topic_probes\.{name}$", reference, flags=re.MULTILINE)
+    assert isinstance(getattr(topic_probes, name), type(importlib)) == (name in PARTS)

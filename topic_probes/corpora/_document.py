@@ -106,10 +106,10 @@ class Corpus:
 
 if TYPE_CHECKING:
     CorpusLike: TypeAlias = Corpus | Iterable[Document] | Iterable[str] | Iterable[Sequence[int]]
+    """What every function that reads a corpus accepts."""
 else:
     # At run time as_corpus judges, with a sentence; a checker of annotations would only say "not this union".
     CorpusLike = Any
-"""What every function that reads a corpus accepts."""
 
 
 def as_corpus(corpus: CorpusLike) -> Corpus:

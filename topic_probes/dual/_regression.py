@@ -4,7 +4,7 @@ A prompt is N pairs (x, y) and a last x whose y is 0; one layer of softmax atten
 new function each, predicts the last y (P2, section 6). Three families, scaled to a y of variance 1:
 
 ``linear``         y = w . x
-``trigonometric``  y = w . cos(pi x)
+``trigonometric``  y = w . cos(pi x / 2)
 ``exponential``    y = w . exp(x)
 
 with ``x`` uniform on [-1, 1]^d and ``w`` normal, new for each prompt (sizes chosen here). The
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 RegressionTask = Literal["linear", "trigonometric", "exponential"]
 REGRESSION_TASKS: tuple[RegressionTask, ...] = ("linear", "trigonometric", "exponential")
+"""Functions to be learned in context: ``w . x``, ``w . cos(pi x / 2)`` and ``w . exp(x)``, scaled to variance 1, with x
+uniform on [-1, 1]^d and another normal w in each prompt."""
 AUGMENTATIONS = ("linear", "mlp")
 """Learned maps of keys and values: ``x + A x``, or ``x + B gelu(A x)``; both start as the identity."""
 
@@ -150,7 +152,7 @@ def regression_bench(
     steps = [(task, *setting) for task in tasks for setting in settings]
     plain_error = np.zeros(n_seeds)
     for task, variant, setting, changes in progress_bar(
-        steps, description="in-context regression", unit="setting", enabled=progress
+        steps, description="In-context regression", unit="settings", enabled=progress
     ):
         train_error, test_error = _train(
             task, changes, seeds, n_demonstrations, d_x, d_head, n_steps, batch_size, n_test, learning_rate
