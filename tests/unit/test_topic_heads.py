@@ -111,11 +111,21 @@ def test_a_small_ratio_is_left_out_however_certain() -> None:
     one = result((0.3, 0.6))
     assert len(topic_heads(one, min_ratio=1.0)) == 2
     assert len(topic_heads(one, min_ratio=1.5)) == 1
-    assert topic_heads(one, q=0.001) == []
+    with pytest.warns(UserWarning, match="n_permutations=999 or more"):
+        assert topic_heads(one, q=0.001) == []
     with pytest.raises(ValueError, match="min_ratio must not be negative"):
         topic_heads(one, min_ratio=-1.0)
     with pytest.raises(ValueError, match="q must be in"):
         topic_heads(one, q=5.0)
+
+
+def test_too_few_permutations_are_told_with_the_number_that_is_enough() -> None:
+    """Of six heads one is real: 99 permutations give it p = 0.01 and q = 0.06. With 119 its q could be 0.05."""
+    one = result((0.6, 0.0, 0.0, 0.0, 0.0, 0.0), seed=2)
+    assert one.to_frame("distance_matched")["p_value"].nsmallest(2).tolist()[1] > 0.02  # nothing else near the floor
+    with pytest.warns(UserWarning, match="measure with n_permutations=119 or more"):
+        assert topic_heads(one, q=0.05) == []
+    assert len(topic_heads(one, q=0.06)) == 1  # and no warning, which would be an error here
 
 
 def test_topic_heads_of_stacks_say_which() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._validation import require_fraction
 from ._attention_result import AttentionResult
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class TopicHead(NamedTuple):
@@ -32,8 +37,8 @@ def topic_heads(
     """Return the heads whose same-topic attention is larger than chance, largest ratio first.
 
     With R permutations no p-value is below 1 / (R + 1). Of H heads, k at that floor are found only if
-    ``R + 1 >= H / (k q)``: with 200 permutations and 72 heads at q = 0.05, eight or more. An empty list may mean
-    that: measure with ``n_permutations=999`` where few heads follow topics.
+    ``R + 1 >= H / (k q)``: with 200 permutations and 72 heads at q = 0.05, eight or more. Where heads are missed for
+    that reason alone, a warning says how many permutations would find them.
 
     Args:
         result: of :func:`topic_probes.probe` or :func:`topic_probes.attach`, with permutations.
@@ -51,6 +56,13 @@ def topic_heads(
     if result.n_permutations == 0:
         raise ValueError("topic heads are found by p-values, and this result has none: measure with n_permutations=200")
     frame: Any = result.to_frame(estimator, level=level)
+    wanted = permutations_wanted(frame, result.n_permutations, q)
+    if wanted is not None:
+        warnings.warn(
+            f"{result.n_permutations} permutations are too few at q = {q:g}: heads are left out that no permutation "
+            f"reaches; measure with n_permutations={wanted} or more",
+            stacklevel=2,
+        )
     found = frame[(frame["q_value"] <= q) & (frame["ratio"] >= min_ratio)].sort_values("ratio", ascending=False)
     return [
         TopicHead(
@@ -65,3 +77,28 @@ def topic_heads(
         )
         for row in found.to_dict("records")
     ]
+
+
+def permutations_wanted(heads: pd.DataFrame, n_permutations: int, q: float = 0.05) -> int | None:
+    """Return with how many permutations every head that none of them reached could be found; None if all these are.
+
+    Args:
+        heads: one row per head, with ``p_value`` and ``q_value``.
+        n_permutations: behind these.
+        q: false discovery rate.
+
+    Examples:
+        >>> import pandas as pd
+        >>> heads = pd.DataFrame({"p_value": [1 / 61, 0.3, 0.6, 0.9], "q_value": [4 / 61, 0.6, 0.8, 0.9]})
+        >>> permutations_wanted(heads, 60, q=0.05)  # p = 1 / 80 is the largest with q = 4 p <= 0.05
+        79
+        >>> permutations_wanted(heads, 60, q=0.1) is None
+        True
+    """
+    if not n_permutations:
+        return None
+    smallest = heads["p_value"] <= 1.000001 / (n_permutations + 1)
+    if not smallest.any() or (heads.loc[smallest, "q_value"] <= q).all():
+        return None
+    n_heads = int(heads["p_value"].notna().sum())
+    return math.ceil(n_heads / (int(smallest.sum()) * q)) - 1
