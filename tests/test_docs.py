@@ -31,6 +31,15 @@ def test_every_page_is_in_the_navigation() -> None:
     assert pages == set(re.findall(r"[\w/]+\.md", navigation))
 
 
+def test_every_command_has_its_options_on_the_page_of_the_command_line() -> None:
+    """The site makes the tables from the commands; the page says where."""
+    from topic_probes.cli import app
+
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert re.findall(r"^## (\w+)\n\n<!-- options: \1 -->$", page, flags=re.MULTILINE) == names
+
+
 PARTS = ("corpora", "dual", "report", "toy")
 
 
