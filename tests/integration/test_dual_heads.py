@@ -477,7 +477,7 @@ def test_attention_that_leaks_out_of_the_tokens_is_refused() -> None:
 
 
 def test_a_corpus_without_two_labelled_words_is_refused() -> None:
-    with pytest.raises(CorpusError, match="no two labelled words met"):
+    with pytest.raises(CorpusError, match="no two labelled token ids met"):
         measure(helpers.build(helpers.KINDS[0]), [[44, 45]])
 
 

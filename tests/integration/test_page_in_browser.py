@@ -14,7 +14,7 @@ import pytest
 
 import helpers
 from topic_probes import ProbeReport, TopicLabels, TopicModel, example_passages, probe, probe_contextual
-from topic_probes.report._page_data import shade
+from topic_probes.report._page_colours import shade
 
 ATTACK = "<img src=x onerror=window.broken=1>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

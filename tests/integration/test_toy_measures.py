@@ -10,10 +10,10 @@ import torch
 
 import topic_probes as tp
 from topic_probes.corpora import lda
+from topic_probes.toy import optimal_attention, optimal_value_matrix, population_loss
 from topic_probes.toy._matrices import logits_and_scores
 from topic_probes.toy._measures import topic_attention
 from topic_probes.toy._model import TopicTransformer
-from topic_probes.toy._theory import optimal_attention, optimal_value_matrix, population_loss
 
 FLOAT32 = 2e-6
 """Relative error of sums of some hundred attention weights that were computed in float32."""

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topic_probes.corpora import lda, token_id_file
+from topic_probes.toy import numerical_value_matrix, optimal_embedding_gram, optimal_value_matrix
 from topic_probes.toy._measures import block_contrast
-from topic_probes.toy._theory import numerical_value_matrix, optimal_embedding_gram, optimal_value_matrix
 
 seeds = st.integers(0, 2**40)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import math
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 
 from topic_probes._errors import CorpusError
+from topic_probes._progress import progress_bar
 from topic_probes._words import WORD_RULE, find_words, normalise
 from topic_probes.corpora import Document
 from topic_probes.topics import TopicModel, _gensim, fit_lda
@@ -306,7 +306,10 @@ def test_copies_of_topics_are_warned_about():
         fit(kinds * 30, n_topics=12)
 
 
-def test_a_progress_bar_is_shown_on_stderr_unless_unwanted(capsys):
+def test_a_progress_bar_is_shown_on_stderr_unless_unwanted(capsys, monkeypatch):
+    """If that is a terminal."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("topic_probes._progress._Display.seconds", 0.0)
     fit(planted(n_documents=20)[0], passes=3, progress=True)
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -317,18 +320,16 @@ def test_a_progress_bar_is_shown_on_stderr_unless_unwanted(capsys):
 
 @pytest.mark.parametrize("batch", [100, 7])
 def test_the_progress_bar_counts_every_passage_of_every_pass(monkeypatch, batch):
-    from tqdm import tqdm
-
     bars = []
 
-    def bar(iterable=None, *, description, unit, total=None, enabled=True):
-        bars.append(tqdm(iterable, total=total, file=io.StringIO(), desc=description))
+    def bar(*arguments, **options):
+        bars.append(progress_bar(*arguments, **options))
         return bars[-1]
 
     monkeypatch.setattr("topic_probes.topics._fitting.progress_bar", bar)
     monkeypatch.setattr(_gensim, "_BATCH_PASSAGES", batch)
     fit(planted(n_documents=20)[0], passes=3)
-    assert [(bar.desc, bar.n, bar.total) for bar in bars] == [
+    assert [(bar.description, bar.n, bar.total) for bar in bars] == [
         ("Reading documents", 20, 20),
         ("Fitting topics", 60, 60),
     ]

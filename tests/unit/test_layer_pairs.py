@@ -92,13 +92,60 @@ def test_intervals_hold_the_mean_and_need_eight_groups() -> None:
         assert few.isna().all(axis=None) == (not known)
 
 
-def test_intervals_of_a_mean_are_about_as_wide_as_theory_says() -> None:
-    """Groups of one row each with independent values: 1.96 standard errors to either side."""
-    values = np.random.default_rng(1).normal(size=(200, 5))
-    frame = result_of(filled([(group, row.tolist(), [0.0]) for group, row in enumerate(values)])).to_frame()
-    row = frame.iloc[0]
-    expected = 2 * 1.96 * values.mean(axis=1).std() / np.sqrt(len(values))
-    assert row["high"] - row["low"] == pytest.approx(expected, rel=0.1)
+def test_intervals_are_students_where_every_group_counts_alike() -> None:
+    """Groups of one row with as many pairs: scipy's interval of a mean, and of paired means for the difference."""
+    from scipy.stats import t, ttest_rel
+
+    generator = np.random.default_rng(1)
+    same, cross = generator.normal(size=(12, 5)), generator.normal(size=(12, 3))
+    rows = [(group, one.tolist(), other.tolist()) for group, (one, other) in enumerate(zip(same, cross, strict=True))]
+    result = result_of(filled(rows))
+    for estimator in ("pooled", "within_document"):
+        frame = result.to_frame(estimator, level=0.9)
+        for row, values in zip(frame.head(2).itertuples(), (same.mean(axis=1), cross.mean(axis=1)), strict=True):
+            error = values.std(ddof=1) / np.sqrt(12)
+            assert (row.low, row.high) == pytest.approx(t.interval(0.9, 11, values.mean(), error))
+    paired = ttest_rel(same.mean(axis=1), cross.mean(axis=1)).confidence_interval(0.9)
+    table = result.difference_frame(level=0.9).iloc[0]
+    for name in ("difference", "within_document"):
+        assert (table[f"{name}_low"], table[f"{name}_high"]) == pytest.approx(tuple(paired))
+
+
+@pytest.mark.parametrize("estimator", ["pooled", "within_document"])
+def test_intervals_hold_the_truth_as_often_as_they_say(estimator: str) -> None:
+    """Of 400 results over 15 documents of unequal size, none but the odd one in twenty misses it (binomial test)."""
+    from scipy.stats import binomtest
+
+    generator = np.random.default_rng(2)
+    n_held, sizes = 0, np.arange(15) % 4 + 2
+    for _ in range(400):
+        pairs = LayerPairs.empty((0,), n_groups=len(sizes))
+        for group, (n, effect) in enumerate(zip(sizes, generator.normal(size=len(sizes)), strict=True)):
+            pairs.update(0, group, *one_row([effect + 1.0] * int(n), [0.0] * int(n)))
+            pairs.add_row(group, 4)
+        _, ends = pairs.intervals(estimator, 0.95, seed=0)
+        n_held += bool(ends.low[0, 0] < 1.0 < ends.high[0, 0])
+    assert binomtest(n_held, 400, 0.95).pvalue > 0.001
+
+
+def test_groups_without_both_classes_make_no_interval_within_documents() -> None:
+    """Eight groups have pairs of either class, and only seven a row with both."""
+    rows: list[tuple[int, list[float], list[float]]] = [(group, [1.0 + group], [0.5]) for group in range(7)]
+    rows += [(7, [1.0], []), (7, [], [0.5])]
+    result = result_of(filled(rows))
+    assert result.to_frame()["low"].notna().all()
+    assert result.to_frame("within_document")["low"].isna().all()
+
+
+def test_the_method_of_intervals_can_be_chosen() -> None:
+    """Percentiles of draws are narrower with few documents, and depend on the seed."""
+    rows: list[tuple[int, list[float], list[float]]] = [(group, [float(group**2)], [0.5]) for group in range(9)]
+    by_t, drawn = (result_of(filled(rows)).to_frame(method=method) for method in ("t", "percentile"))
+    assert (drawn["high"] - drawn["low"])[0] < (by_t["high"] - by_t["low"])[0]
+    table = result_of(filled(rows)).difference_frame(method="percentile")
+    assert table["difference_low"].tolist() == pytest.approx((drawn["low"][::2] - 0.5).tolist())
+    with pytest.raises(ValueError, match="method must be one of"):
+        result_of(filled(rows)).to_frame(method="guess")
 
 
 def test_frames_have_these_columns_and_rows() -> None:

@@ -19,8 +19,9 @@ import pytest
 import topic_probes as tp
 from topic_probes import AttentionResult, ProbeReport, TopicLabels, TopicModel
 from topic_probes.probes._page_tables import _require_those_of
-from topic_probes.report import _page, _page_data
-from topic_probes.report._page_data import plain_table, shade
+from topic_probes.report import _page, _page_colours, _page_data, _page_passages
+from topic_probes.report._page_colours import shade
+from topic_probes.report._page_values import plain_table
 from topic_probes.statistics._sums import COLUMNS, AttentionSums
 
 ATTACK = "</script><script>window.broken = 1</script><img src=x onerror=\"window.broken = 1\"> & 'quoted'"
@@ -121,6 +122,22 @@ def one() -> ProbeReport:
 def page(one: ProbeReport, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """Its page with one passage, and what is embedded in it."""
     return written(tmp_path_factory.mktemp("page"), one, examples=[passage()])
+
+
+def test_tables_of_heads_are_made_once(one: ProbeReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals and p-values of thousands of heads take a while: one table for each model and estimator."""
+    made: list[str] = []
+    to_frame = AttentionResult.to_frame
+
+    def counted(self: AttentionResult, estimator: str = "pooled", **options: Any) -> pd.DataFrame:
+        made.append(f"{self.options['weights']} {estimator}")
+        return to_frame(self, estimator, **options)
+
+    monkeypatch.setattr(AttentionResult, "to_frame", counted)
+    one.to_html(tmp_path / "page.html")
+    assert sorted(made) == sorted(
+        f"{model} {estimator}" for model, each in one.models.items() for estimator in each.attention.estimators
+    )
 
 
 def test_the_numbers_of_each_head_are_those_of_the_frames(one: ProbeReport, page: tuple) -> None:
@@ -258,7 +275,7 @@ def test_a_large_model_fits_and_the_page_says_what_is_left_out() -> None:
     assert min(ratios[sorted(kept)]) >= np.sort(ratios)[-len(kept)]
     assert f"the {len(kept):,} heads with the largest distance-matched ratios, of 5,120" in text
     assert "did not fit" in text, "64 passages of 60 words are too many"
-    assert len(data["passages"][0]["heads"]) == _page_data.MAX_PASSAGE_NUMBERS // 3600
+    assert len(data["passages"][0]["heads"]) == _page_passages.MAX_PASSAGE_NUMBERS // 3600
 
 
 def test_thirty_layers_of_nine_heads_keep_every_curve() -> None:
@@ -390,21 +407,21 @@ def test_shades_are_even_steps_of_the_logarithm(ratio: float, limit: float) -> N
 
 def test_text_on_every_colour_can_be_read() -> None:
     """Contrast is at least 4.5 for text, 3 for lines and the ends of the topic palette, in light and dark (WCAG 2)."""
-    assert _page.contrast("#000000", "#ffffff") == pytest.approx(21)
-    css = _page._shades_css()
+    assert _page_colours.contrast("#000000", "#ffffff") == pytest.approx(21)
+    css = _page_colours.shades_css()
     rules = re.findall(r"background: (#\w{6}); color: (#\w{6})", css)
     assert len(rules) == 3 * 17
-    assert min(_page.contrast(*rule) for rule in rules) >= 4.5
+    assert min(_page_colours.contrast(*rule) for rule in rules) >= 4.5
     template = (Path(_page.__file__).parent / "templates" / "page.html.j2").read_text(encoding="utf-8")
     for ground in ("#ffffff", "#12161b"):
         block = next(part for part in template.split("--bg: ")[1:] if part.startswith(ground))
         named = dict(re.findall(r"--(\w+): (#\w{6})", "--bg: " + block[:400]))
         for name in ("ink", "faint", "accent", "same", "cross"):
-            assert _page.contrast(named[name], named["bg"]) >= 4.5, (name, ground)
-        assert _page.contrast(named["ink"], named["glow"]) >= 4.5, "words on the darkest shade"
-        assert _page.contrast(named["edge"], named["bg"]) >= 3
-        colours = _page._TOPIC_COLOURS["light" if ground == "#ffffff" else "dark"]
-        assert min(_page.contrast(colour, ground) for colour in colours) >= 3
+            assert _page_colours.contrast(named[name], named["bg"]) >= 4.5, (name, ground)
+        assert _page_colours.contrast(named["ink"], named["glow"]) >= 4.5, "words on the darkest shade"
+        assert _page_colours.contrast(named["edge"], named["bg"]) >= 3
+        colours = _page_colours.TOPIC_COLOURS["light" if ground == "#ffffff" else "dark"]
+        assert min(_page_colours.contrast(colour, ground) for colour in colours) >= 3
 
 
 def test_tables_lose_no_row_and_no_missing_value() -> None:

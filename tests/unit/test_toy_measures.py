@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
+from topic_probes.toy import optimal_embedding_gram, optimal_value_matrix
 from topic_probes.toy._measures import block_contrast, distance_to_optimum, topic_attention
-from topic_probes.toy._theory import optimal_embedding_gram, optimal_value_matrix
 
 
 def test_a_contrast_counted_by_hand():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from topic_probes.toy._theory import (
+from topic_probes.toy import (
     numerical_value_matrix,
     optimal_attention,
     optimal_embedding_gram,

@@ -94,7 +94,7 @@ class HeadDual:
     """The tokenizer that the tokens were named by, or None."""
 
     def by_topic(self, labels: TopicLabels, tokenizer: Any = None, *, words: WordPolicy = "whole") -> pd.DataFrame:
-        """Return the contributions summed by pair class: see :func:`topic_probes.dual._by_topic.head_by_topic`.
+        """Return the contributions summed by pair class: see :func:`topic_probes.dual._head_by_topic.head_by_topic`.
 
         Args:
             labels: topics of words or of token ids.
@@ -106,7 +106,7 @@ class HeadDual:
             ``update_norm`` is the Frobenius norm of the *summed* update, ``output_norm`` the length of the summed
             ``A_i v_i``.
         """
-        from ._by_topic import head_by_topic
+        from ._head_by_topic import head_by_topic
 
         return head_by_topic(self, labels, self.tokenizer if tokenizer is None else tokenizer, words)
 
@@ -121,7 +121,7 @@ class HeadDual:
         Returns:
             A new table; ``topic_probes.report.plot_contributions`` draws it.
         """
-        from ._by_topic import head_classified
+        from ._head_by_topic import head_classified
 
         return head_classified(self, labels, self.tokenizer if tokenizer is None else tokenizer, words)
 

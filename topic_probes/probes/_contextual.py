@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
@@ -43,19 +42,18 @@ import torch
 from torch import Tensor
 
 from .._axes import LongDocuments, WordPolicy
-from .._errors import CorpusError, PatternError
+from .._errors import PatternError
 from .._validation import require_count, require_one_of
-from ..corpora import CorpusLike, as_corpus
+from ..corpora import CorpusLike
 from ..statistics import EmbeddingResult
 from ..statistics._contextual import EMBEDDING_LAYER, LayerPairs
 from ..statistics._sums import group_of
 from ..statistics._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES
-from ..tokens import DocumentReader, Window
+from ..tokens import Window
 from ..topics import TopicLabels
-from ..topics._labels import require_labels
 from ._batches import Batch, batches
-from ._hooks import HookableModel, describe, device_of, embedding_matrix, mask_argument, require_probeable, tokenizer_of
-from ._probe import _max_length, _pad_id, _windows
+from ._corpus_for_model import corpus_for_model
+from ._hooks import HookableModel, describe, device_of, embedding_matrix, mask_argument, require_probeable, run_until
 from ._provenance import provenance
 from ._twin import untrained_twin
 
@@ -68,10 +66,6 @@ _ROUNDINGS = 64
 """After the mean was taken off, a square of no more than this many float64 roundings is zero."""
 _LEAK = 1e-3
 """Change of the stream when only pads change, as a share of its largest number, above which the mask is ignored."""
-
-
-class _Enough(Exception):
-    """Raised inside our own hook to end a forward pass whose remaining layers nobody asked for."""
 
 
 def probe_contextual(
@@ -120,59 +114,47 @@ def probe_contextual(
 
     Raises:
         CorpusError: if the corpus is empty, has an id outside the vocabulary, or no two labelled words meet in it.
-        PatternError: if the model has no such stream (encoder-decoders name theirs otherwise), or it never came.
+        PatternError: if the model has no such stream, or it never came; for an encoder-decoder, which has several.
         TypeError, ValueError: for a model that cannot be probed, or an option outside its range.
 
     Examples:
         result = topic_probes.probe_contextual(model, documents, labels)
         topic_probes.report.plot_layers(result.to_frame())
     """
-    require_labels(labels)
+    require_probeable(model)
+    read = corpus_for_model(
+        model, corpus, labels, tokenizer, words=words, max_length=max_length, long_documents=long_documents
+    )
     require_count("batch_size", batch_size)
-    require_one_of("words", words, ("whole", "merge"))
-    require_one_of("long_documents", long_documents, ("window", "truncate", "skip", "error"))
     require_one_of("weights", weights, ("trained", "untrained"))
     require_count("seed", seed, minimum=0)
-    require_probeable(model)
     names = stream_hooks(model, layers)
-    documents = as_corpus(corpus)
-    tokenizer = tokenizer_of(model, tokenizer)
-    reader = DocumentReader(
-        tokenizer,
-        words=words,
-        of_words=labels.of_words,
-        max_length=_max_length(model, tokenizer, max_length),
-        long_documents=long_documents,
-        n_vocabulary=getattr(model.cfg, "d_vocab", None),
-    )
     if weights == "untrained":
         model = untrained_twin(model, seed)
     counter = StreamCounter(names, labels)
 
-    pad_id = _pad_id(model, tokenizer)
     heeds_mask: bool | None = None
-    windows = _windows(documents, reader, progress)
-    for batch in batches(windows, batch_size, pad_id, allow_padding=mask_argument(model) is not None):
-        has_pads = not bool(batch.mask.all())
-        if has_pads and heeds_mask is None:
-            heeds_mask = _heeds_mask(model, batch, names)
-        for part in batch.by_length() if has_pads and not heeds_mask else (batch,):
-            counter.count_batch(model, part)
-    _require_pairs(documents.name, reader, counter.totals, labels)
+    with read.windows("Reading the stream", progress=progress) as windows:
+        for batch in batches(windows, batch_size, read.pad_id, allow_padding=mask_argument(model) is not None):
+            has_pads = not bool(batch.mask.all())
+            if has_pads and heeds_mask is None:
+                heeds_mask = _heeds_mask(model, batch, names)
+            for part in batch.by_length() if has_pads and not heeds_mask else (batch,):
+                counter.count_batch(model, part)
+    read.require_pairs(bool(counter.totals.n_rows.any()), of="different labelled")
 
     stream = names[max(names)].rsplit(".", 1)[1] if max(names) != EMBEDDING_LAYER else "hook_resid_pre"
     # How the embedding was found says what was done to all weights that write to the stream.
     processing = "unknown weights"
     if hasattr(model, "W_E"):
         processing = embedding_matrix(model)[1].rpartition("(")[2].rstrip(")")
-    options = {"words": words, "max_length": reader.max_length, "long_documents": long_documents, "weights": weights}
     return EmbeddingResult(
         pairs=counter.totals,
         topic_similarity=None,
         matrix=f"{stream} of {describe(model)} ({processing})",
         n_labelled=len(labels.topics_of),
-        options=provenance(model, labels, corpus=documents.name, **options),
-        tally=reader.tally.as_dict(),
+        options=provenance(model, labels, corpus=read.documents.name, **read.options, weights=weights),
+        tally=read.reader.tally.as_dict(),
         seed=seed,
     )
 
@@ -198,8 +180,9 @@ def stream_hooks(model: HookableModel, layers: Sequence[int | str] | None = None
         stacks = sorted({name.split(".")[0] for name in model.hook_dict if name.endswith(".hook_resid_post")})
         if len(stacks) > 1:
             raise PatternError(
-                f"{describe(model)} has a residual stream in several stacks ({', '.join(stacks)}): contextual "
-                "similarity is not measured in encoder-decoders yet; give an encoder or a decoder"
+                f"{describe(model)} has a residual stream in several stacks ({', '.join(stacks)}), and words in "
+                "context are compared in models of one stack only: give an encoder or a decoder alone, or measure the "
+                "attention of this one by topic_probes.probe"
             )
         raise PatternError(
             f"{describe(model)} has no residual stream to read: none of its hooks is called "
@@ -415,15 +398,10 @@ def _centred_cosines(vectors: Tensor, kind_of: Tensor, first: Tensor, second: Te
 
 def _run(model: HookableModel, token_ids: Tensor, mask: Tensor, hooks: dict[int, Any], names: dict[int, str]) -> None:
     """Run the model as far as the last stream that is wanted: no later layer, no unembedding, no gradient."""
-    device, argument = device_of(model), mask_argument(model)
-
-    def stop(tensor: Tensor, *, hook: Any) -> None:
-        raise _Enough
-
-    fwd_hooks = [(names[layer], function) for layer, function in hooks.items()] + [(names[max(names)], stop)]
-    arguments = {} if argument is None else {argument: mask.to(device)}
-    with torch.no_grad(), model.hooks(fwd_hooks=fwd_hooks), suppress(_Enough):
-        model.forward(token_ids.to(device), **arguments)
+    device = device_of(model)
+    on_device = mask.to(device) if mask_argument(model) is not None else None
+    fwd_hooks = [(names[layer], function) for layer, function in hooks.items()]
+    run_until(model, token_ids.to(device), on_device, fwd_hooks, names[max(names)])
 
 
 def _heeds_mask(model: HookableModel, batch: Batch, names: dict[int, str]) -> bool:
@@ -444,20 +422,3 @@ def _heeds_mask(model: HookableModel, batch: Batch, names: dict[int, str]) -> bo
         _run(model, ids, mask, {last: keep}, {last: names[last]})
     change = (streams[-1] - streams[0]).nan_to_num().abs().max()
     return bool(change <= _LEAK * streams[0].nan_to_num().abs().max())
-
-
-def _require_pairs(corpus: str, reader: DocumentReader, totals: LayerPairs, labels: TopicLabels) -> None:
-    tally = reader.tally
-    if not tally.n_windows:
-        raise CorpusError(
-            f"nothing in the corpus {corpus!r} could be probed: {tally.n_empty} documents are empty and "
-            f"{tally.n_skipped} were skipped as too long"
-        )
-    if not totals.n_rows.any():
-        kind = "words" if labels.of_words else "token ids"
-        raise CorpusError(
-            f"no two different labelled {kind} met in the corpus {corpus!r}: {len(labels.topics_of)} {kind} have "
-            f"labels, {tally.n_words_taking_part} words read are words of the model's tokens "
-            f"(words={reader.words!r}); check that labels and corpus are of one language, read more of long "
-            'documents, or pass words="merge"'
-        )

@@ -282,17 +282,37 @@ def run_until_pattern(
             no decoder, or for those that the model makes itself.
     """
     last = max(names, key=lambda site: site.when)
+    run_until(model, token_ids, mask, [(names[site], hook) for site, hook in hooks.items()], names[last], decoder_ids)
+
+
+def run_until(
+    model: HookableModel,
+    token_ids: Tensor,
+    mask: Tensor | None,
+    fwd_hooks: Sequence[tuple[str, Any]],
+    last: str,
+    decoder_ids: Tensor | None = None,
+) -> None:
+    """Run the model until a hook point has been passed, without gradient.
+
+    Args:
+        model: any TransformerLens model.
+        token_ids: [batch, pos] ids.
+        mask: [batch, pos] 1 for real tokens, or None.
+        fwd_hooks: pairs (hook name, ``fn(tensor, *, hook)``).
+        last: name of the last hook point that is wanted; its own hooks still run.
+        decoder_ids: [batch, pos] ids of the decoder, see :func:`run_until_pattern`.
+    """
 
     def stop(tensor: Tensor, *, hook: Any) -> None:
         raise _Enough
 
-    fwd_hooks = [(names[site], function) for site, function in hooks.items()] + [(names[last], stop)]
     arguments = {} if mask is None else {str(mask_argument(model)): mask}
     if decoder_ids is not None:
         arguments["decoder_input_ids"] = decoder_ids
         if mask is not None:
             arguments["decoder_attention_mask"] = mask
-    with torch.no_grad(), model.hooks(fwd_hooks=fwd_hooks), suppress(_Enough):
+    with torch.no_grad(), model.hooks(fwd_hooks=[*fwd_hooks, (last, stop)]), suppress(_Enough):
         model.forward(token_ids, **arguments)
 
 

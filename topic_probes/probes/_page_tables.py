@@ -30,14 +30,11 @@ def page_tables(report: Any, labels: TopicLabels | None, topics: TopicModel | No
     """
     attention = report.attention
     _require_those_of(attention, labels, topics)
-    heads = {
-        name: {estimator: each.attention.to_frame(estimator) for estimator in each.attention.estimators}
-        for name, each in report.models.items()
-    }
+    heads = report._head_frames()
     has_topics = attention.n_topics > 0
     return {
         "subject": str(attention.options.get("model", "a model")),
-        "headline": report.estimators_frame(),
+        "headline": report._estimators_frame(heads),
         "heads": heads,
         "distance": {name: each.attention.distance_frame() for name, each in report.models.items()},
         "topic_matrix": (lambda stack, layer, head: attention.topic_matrix(layer, head, stack=stack))

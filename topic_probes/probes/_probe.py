@@ -10,29 +10,26 @@ killed (:mod:`._resuming`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Real
 from os import PathLike
 from typing import Any, Literal
 
 from .._axes import LongDocuments, WordPolicy
-from .._errors import CorpusError
-from .._progress import progress_bar
 from .._validation import require_count, require_one_of
-from ..corpora import CorpusLike, as_corpus
-from ..corpora._document import Corpus
+from ..corpora import CorpusLike
 from ..statistics import AttentionResult
 from ..statistics._sums import COLUMNS
-from ..tokens import DocumentReader, Window
 from ..topics import TopicLabels
-from ..topics._labels import require_labels
 from ._batches import BATCH_SIZE, TOKENS_PER_BATCH, BatchLimits
+from ._corpus_for_model import DEFAULT_MAX_LENGTH as DEFAULT_MAX_LENGTH
+from ._corpus_for_model import corpus_for_model
 from ._counting import PatternCounter
 from ._decoder import has_decoder, start_of_decoder
 from ._distributed import Processes
 from ._embedding import measure_embedding
-from ._hooks import mask_argument, pattern_hooks, require_probeable, tokenizer_of
+from ._hooks import mask_argument, pattern_hooks, require_probeable
 from ._provenance import fingerprint_of_counts, provenance
 from ._reading import CorpusReading
 from ._report import ProbeReport
@@ -41,9 +38,6 @@ from ._rows import N_PERMUTATIONS, PairMeasures, keeps_topics, require_word_coun
 from ._running import Run
 from ._settings import fingerprint_of_tokenizer
 from ._twin import untrained_twin
-
-DEFAULT_MAX_LENGTH = 512
-"""Tokens in a window unless told otherwise: a pattern's memory grows with the square of it."""
 
 
 def probe(
@@ -130,7 +124,10 @@ def probe(
         TypeError, ValueError: for a model that cannot be probed, or an option outside its range; if the state to be
             resumed is damaged, or was made with another model, labels, corpus or options (the message names them).
     """
-    require_labels(labels)
+    require_probeable(model)
+    read = corpus_for_model(
+        model, corpus, labels, tokenizer, words=words, max_length=max_length, long_documents=long_documents
+    )
     if batch_size is not None:
         require_count("batch_size", batch_size)
     require_count("tokens_per_batch", tokens_per_batch)
@@ -138,26 +135,14 @@ def probe(
     _require_seconds(checkpoint_seconds)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs the folder of the run to be taken up: pass checkpoint=")
-    require_one_of("words", words, ("whole", "merge"))
-    require_one_of("long_documents", long_documents, ("window", "truncate", "skip", "error"))
     require_one_of("visibility", visibility, ("read", "causal", "bidirectional"))
     require_one_of("baseline", baseline, ("random_init", None))
     require_count("n_permutations", n_permutations, minimum=0)
     require_word_counts(word_counts, labels)
     require_count("seed", seed, minimum=0)
-    require_probeable(model)
     names, unavailable = pattern_hooks(model, layers)
     start = start_of_decoder(model) if has_decoder(names) else None
-    documents = as_corpus(corpus)
-    tokenizer = tokenizer_of(model, tokenizer)
-    reader = DocumentReader(
-        tokenizer,
-        words=words,
-        of_words=labels.of_words,
-        max_length=_max_length(model, tokenizer, max_length),
-        long_documents=long_documents,
-        n_vocabulary=getattr(model.cfg, "d_vocab", None),
-    )
+    documents, reader, tokenizer = read.documents, read.reader, read.reader.tokenizer
     models = {"trained": model}
     if baseline is not None:
         models["untrained"] = untrained_twin(model, seed)
@@ -168,14 +153,10 @@ def probe(
         topic_matrices=keeps_topics(topic_matrices, model, len(names), labels),
         word_counts=word_counts,
     )
-    limits = BatchLimits(
-        batch_size, tokens_per_batch, _pad_id(model, tokenizer), allow_padding=mask_argument(model) is not None
-    )
+    limits = BatchLimits(batch_size, tokens_per_batch, read.pad_id, allow_padding=mask_argument(model) is not None)
     run = Run(models, names, measures, visibility, start, limits)
     options = {
-        "words": words,
-        "max_length": reader.max_length,
-        "long_documents": long_documents,
+        **read.options,
         "visibility": visibility,
         "n_permutations": n_permutations,
         "word_counts": fingerprint_of_counts(word_counts),
@@ -219,7 +200,7 @@ def probe(
         for counter in run.counters.values():
             processes.reduce(counter)
         reader.tally = processes.reduce_tally(reader.tally)
-    _require_pairs(documents, reader, run.counters["trained"], labels)
+    read.require_pairs(_has_pairs(run.counters["trained"]))
 
     reports = {}
     for name, counter in run.counters.items():
@@ -239,29 +220,6 @@ def probe(
     return ProbeReport(reports["trained"].attention, reports["trained"].embedding, reports.get("untrained"))
 
 
-def _max_length(model: Any, tokenizer: Any, wanted: int | None) -> int:
-    context = getattr(model.cfg, "n_ctx", None) or DEFAULT_MAX_LENGTH
-    if wanted is not None:
-        require_count("max_length", wanted)
-        if wanted > context:
-            raise ValueError(f"max_length must be at most the model's context of {context} tokens, got {wanted}")
-        return wanted
-    return min(context, getattr(tokenizer, "model_max_length", context), DEFAULT_MAX_LENGTH)
-
-
-def _pad_id(model: Any, tokenizer: Any) -> int:
-    """Return the tokenizer's pad id if the model has it (some count positions by it), else 0; pads are masked."""
-    pad_id = getattr(tokenizer, "pad_token_id", None) or 0
-    return pad_id if pad_id < getattr(model.cfg, "d_vocab", 0) else 0
-
-
-def _windows(documents: Corpus, reader: DocumentReader, progress: bool) -> Iterator[Window]:
-    for document in progress_bar(
-        documents, description="probing", unit="documents", total=documents.expected, enabled=progress
-    ):
-        yield from reader.windows(document)
-
-
 def _require_seconds(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"checkpoint_seconds must be a number of seconds, got {value!r}")
@@ -269,18 +227,7 @@ def _require_seconds(value: Any) -> None:
         raise ValueError(f"checkpoint_seconds must be at least 0, got {value!r}")
 
 
-def _require_pairs(documents: Corpus, reader: DocumentReader, counter: PatternCounter, labels: TopicLabels) -> None:
-    tally = reader.tally
-    if counter.totals is None:
-        raise CorpusError(
-            f"nothing in the corpus {documents.name!r} could be probed: {tally.n_empty} documents are empty and "
-            f"{tally.n_skipped} were skipped as too long"
-        )
-    if not any(counter.totals.counts[..., COLUMNS.index(name)].any() for name in ("same_topic", "cross_topic")):
-        kind = "words" if labels.of_words else "token ids"
-        raise CorpusError(
-            f"no two labelled {kind} met in the corpus {documents.name!r}: {len(labels.topics_of)} {kind} have labels, "
-            f"{tally.n_words_taking_part} words read are words of the model's tokens (words={reader.words!r}); "
-            "check that labels and corpus are of one language, read more of long documents, or "
-            'pass words="merge"'
-        )
+def _has_pairs(counter: PatternCounter) -> bool:
+    return counter.totals is not None and any(
+        bool(counter.totals.counts[..., COLUMNS.index(name)].any()) for name in ("same_topic", "cross_topic")
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .._progress import progress_bar
-from ..corpora._document import Corpus
+from ..corpora._document import Corpus, Document
 from ..tokens import DocumentReader, Window
 from ..tokens._reader import ReadingTally
 from ._batches import stretches
@@ -50,21 +50,24 @@ class CorpusReading:
             first = stretches((self.reader.windows(document) for document in self.corpus), run.limits)
             run.learn(next(first))
             self.reader.tally = ReadingTally()
-        for windows in stretches(self._documents(place, states), run.limits):
-            run.count(windows)
-            if states is not None and states.is_due(place):
-                states.write(place, self.reader.tally, run.state)
+        with progress_bar(
+            self.corpus, description="Probing", unit="documents", total=self.corpus.expected, enabled=self.progress
+        ) as documents:
+            for windows in stretches(self._windows(documents, place, states), run.limits):
+                run.count(windows)
+                if states is not None and states.is_due(place):
+                    states.write(place, self.reader.tally, run.state)
         if states is not None:
             states.write(place, self.reader.tally, run.state)
 
-    def _documents(self, place: Place, states: CheckpointFolder | None) -> Iterator[Iterable[Window]]:
+    def _windows(
+        self, documents: Iterable[Document], place: Place, states: CheckpointFolder | None
+    ) -> Iterator[Iterable[Window]]:
         """Yield the windows of each document, none for those of others, and move ``place`` along."""
         rank, n_processes = self.share
         before = Place()
         n_before, digest = place.n_documents, place.digest
-        for document in progress_bar(
-            self.corpus, description="probing", unit="documents", total=self.corpus.expected, enabled=self.progress
-        ):
+        for document in documents:
             if before.n_documents < n_before:
                 # Documents are counted here one by one; no stream is trusted to find a place in itself again.
                 before.take(document)

@@ -15,6 +15,7 @@ from .._html import html_table
 from .._saved import require_inside
 from ..statistics import AttentionResult, EmbeddingResult
 from ..statistics._attention_result import HEADLINE_COLUMNS
+from ..statistics._topic_heads import permutations_wanted
 from ..topics import TopicLabels, TopicModel
 
 if TYPE_CHECKING:
@@ -55,21 +56,40 @@ class ProbeReport:
     def estimators_frame(self, *, level: float = 0.95, q: float = 0.05) -> pd.DataFrame:
         """Return P1's table by every estimator: is it topics, or the mix of documents, distance, frequency?
 
-        One row per model and estimator: the columns of :meth:`headline_frame`, ``n_heads`` and
-        ``n_topic_heads``, those with a q-value of at most ``q`` (their number is 0 without permutations).
+        One row per model and estimator: the columns of :meth:`headline_frame`, ``n_heads``,
+        ``n_topic_heads``, those with a q-value of at most ``q`` (their number is 0 without permutations),
+        ``n_permutations``, and ``permutations_wanted``: with so many, heads could be found that none of them reached
+        (NaN if no head is missed for that reason).
         """
+        return self._estimators_frame(self._head_frames(), level=level, q=q)
+
+    def _head_frames(self) -> dict[str, dict[str, pd.DataFrame]]:
+        """Return model -> estimator -> ``AttentionResult.to_frame``."""
+        return {
+            name: {estimator: report.attention.to_frame(estimator) for estimator in report.attention.estimators}
+            for name, report in self.models.items()
+        }
+
+    def _estimators_frame(
+        self, heads_of: Mapping[str, Mapping[str, pd.DataFrame]], *, level: float = 0.95, q: float = 0.05
+    ) -> pd.DataFrame:
+        """Return :meth:`estimators_frame`, of tables of heads that somebody needs for more than that."""
         import pandas as pd
 
         rows = []
         for name, report in self.models.items():
             for estimator in report.attention.estimators:
-                heads: Any = report.attention.to_frame(estimator)
+                heads: Any = heads_of[name][estimator]
+                n_permutations = report.attention.n_permutations
+                wanted = permutations_wanted(heads, n_permutations, q)
                 rows.append(
                     {
                         "model": name,
                         **report.attention.headline(estimator, level=level).to_dict(),
                         "n_heads": len(heads),
                         "n_topic_heads": int((heads["q_value"] <= q).sum()),
+                        "n_permutations": n_permutations,
+                        "permutations_wanted": float("nan") if wanted is None else float(wanted),
                     }
                 )
         return pd.DataFrame(rows)

@@ -13,7 +13,6 @@ needs sums of whole pattern rows with a few weights for each key, and a handful 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,51 +22,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .._axes import PAIR_CLASSES
-from ..statistics._strata import DISTANCE_EDGES, ESTIMATORS, N_FREQUENCY_CLASSES, Estimator
+from ..statistics._strata import DISTANCE_EDGES, ESTIMATORS, Estimator
 from ..statistics._sums import COLUMNS, topical_columns
-from ._labelled_pairs import LabelledPairs, labelled_pairs, token_pair_scale
-from ._pairs import word_numbers
+from ._document_strata import StrataCounts, all_strata, share_of_same, strata_counts
+from ._labelled_pairs import LabelledPairs, labelled_pairs
 from ._sides import EVERYTHING, Reach, Side, n_in_reach, query_share
+from ._single_entries import single_entries
 from ._topic_sets import TopicSets
-
-N_STRATA: dict[Estimator, int] = {
-    "within_document": 1,
-    "distance_matched": len(DISTANCE_EDGES),
-    "frequency_matched": N_FREQUENCY_CLASSES * (N_FREQUENCY_CLASSES + 1) // 2,
-}
-"""Strata in one document of each estimator that has some."""
-
-
-class StrataCounts(NamedTuple):
-    """Numbers of pairs of a document by stratum, for one estimator."""
-
-    same: Int[np.ndarray, " stratum"]
-    total: Int[np.ndarray, " stratum"]
-    permuted_same: Tensor
-    """[stratum, permutation] float32."""
-
-    def __add__(self, other: StrataCounts) -> StrataCounts:  # type: ignore[override]
-        return StrataCounts(self.same + other.same, self.total + other.total, self.permuted_same + other.permuted_same)
-
-
-def strata_counts(pairs: LabelledPairs, permuted: Tensor) -> dict[Estimator, StrataCounts]:
-    """Return the numbers of pairs in each stratum; ``permuted`` is [pair, permutation] whether topics meet."""
-    found: dict[Estimator, StrataCounts] = {}
-    for estimator, stratum in all_strata(pairs).items():
-        n_strata = N_STRATA[estimator]
-        same = np.bincount(stratum[pairs.is_same], minlength=n_strata)
-        total = np.bincount(stratum, minlength=n_strata)
-        index = torch.from_numpy(stratum).to(permuted.device)
-        by_stratum = torch.zeros((n_strata, permuted.shape[1]), device=permuted.device).index_add_(0, index, permuted)
-        found[estimator] = StrataCounts(
-            pairs.multiplicity * same, pairs.multiplicity * total, pairs.multiplicity * by_stratum
-        )
-    return found
-
-
-def all_strata(pairs: LabelledPairs) -> dict[Estimator, Int[np.ndarray, " pair"]]:
-    """Return estimator -> [pair] stratum; a document is one stratum of ``within_document``."""
-    return {"within_document": np.zeros(len(pairs), dtype=np.int64), **pairs.strata}
 
 
 @dataclass
@@ -174,7 +135,7 @@ def plan_row(
     present, cell_of = np.unique(cells, return_inverse=True)
     one_hot = cell_of.reshape(-1, 1) == np.arange(len(present))
 
-    single, single_weights, n_same_token, n_pairs = _single_entries(query, key, reach, usable)
+    single, single_weights, n_same_token, n_pairs = single_entries(query, key, reach, usable)
     share, n_queries = query_share(query, usable)
     counts = np.zeros(len(COLUMNS))
     for estimator in ESTIMATORS:
@@ -249,16 +210,11 @@ def _functionals(
         if estimator == "pooled":
             columns[:, 0], columns[:, 1] = same, 1 - same
         elif estimator in strata:
-            share = _share(document[estimator])[strata[estimator]]
+            share = share_of_same(document[estimator])[strata[estimator]]
             columns[:, 0], columns[:, 1] = same * (1 - share), (1 - same) * share
         total_same, total_cross = (pairs.multiplicity * columns.sum(axis=0)).tolist()
         weights[estimator] = total_same, total_cross
     return functionals, weights
-
-
-def _share(counts: StrataCounts) -> Float[np.ndarray, " stratum"]:
-    """Return the share of same-topic pairs in each stratum; 0 in an empty one."""
-    return counts.same / np.maximum(counts.total, 1)
 
 
 def _null_plan(
@@ -285,37 +241,6 @@ def _null_plan(
     return NullPlan(permuted, shares, strata, weights)
 
 
-def _single_entries(
-    query: Side, key: Side, reach: Reach, usable: np.ndarray | None
-) -> tuple[tuple[np.ndarray, np.ndarray], Float[np.ndarray, "entry 2"], int, int]:
-    """Return token pairs of the same word, corrections of all pairs, and the numbers of both kinds of word pairs."""
-    words, key_words = word_numbers(query, key)
-    tokens, key_tokens = query.word_tokens, key.word_tokens
-    if not (query.is_split or key.is_split):
-        at, key_at = np.nonzero(words[:, None] == key_words[None, :])
-        q, k = tokens.token[at], key_tokens.token[key_at]
-        keep = reach.sees(query.places[q] - key.places[k])
-        if usable is not None:
-            keep &= usable[q]
-        q, k = q[keep], k[keep]
-        n_seen = n_in_reach(query.places, key.places, reach)
-        counted = tokens.token if usable is None else tokens.token[usable[tokens.token]]
-        n_pairs = int(n_in_reach(query.places[counted], key.places[key_tokens.token], reach).sum())
-        return (q, k), np.stack([n_seen[q], np.zeros(len(q))], axis=1).astype(np.float64), len(q), n_pairs
-    scale, seen = token_pair_scale(query, key, tokens, key_tokens, reach, usable)
-    share, _ = query_share(query, usable)
-    n_seen = n_in_reach(query.places, key.places, reach)
-    ordinary = (n_seen * share)[tokens.token][:, None] / key_tokens.pieces[key_tokens.word][None, :]
-    ordinary = ordinary * reach.sees(query.places[tokens.token][:, None] - key.places[key_tokens.token][None, :])
-    is_same = words[:, None] == key_words[None, :]
-    correction = scale - ordinary
-    correction[np.abs(correction) <= 1e-12 * scale] = 0.0
-    same_scale = np.where(is_same[tokens.word][:, key_tokens.word], scale, 0.0)
-    at, key_at = np.nonzero((correction != 0) | (same_scale != 0))
-    weights = np.stack([same_scale[at, key_at], correction[at, key_at]], axis=1)
-    return (tokens.token[at], key_tokens.token[key_at]), weights, int((seen & is_same).sum()), int(seen.sum())
-
-
 def _topics(
     pairs: LabelledPairs, rows: np.ndarray, key_rows: np.ndarray, table: np.ndarray | None
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None, np.ndarray | None]:
@@ -326,19 +251,3 @@ def _topics(
     present, key_present = np.flatnonzero(carried.any(axis=0)), np.flatnonzero(key_carried.any(axis=0))
     one, other = carried[:, present].astype(np.float64), key_carried[:, key_present].astype(np.float64)
     return (present, key_present, one, other), one.T @ pairs.valid.astype(np.float64) @ other
-
-
-def document_counts(
-    sides: Sequence[tuple[Side, Side]],
-    reach: Reach,
-    topics: TopicSets,
-    frequency_class: Int[np.ndarray, " row"] | None,
-) -> dict[Estimator, StrataCounts]:
-    """Return the numbers of pairs by stratum of a document that went through the model in several rows."""
-    totals: dict[Estimator, StrataCounts] = {}
-    for query, key in sides:
-        pairs = labelled_pairs(query, key, topics, reach, frequency_class)
-        rows, key_rows = query.rows[pairs.query_words], key.rows[pairs.key_words]
-        found = strata_counts(pairs, topics.meet_permuted(rows, key_rows, pairs.query, pairs.key))
-        totals = {name: totals[name] + counts if name in totals else counts for name, counts in found.items()}
-    return totals

@@ -19,7 +19,8 @@ from ..statistics._sums import group_of
 from ..tokens import Window
 from ..topics import TopicLabels
 from ._decoder import shifted_window
-from ._row_plan import Positions, RowPlan, StrataCounts, document_counts, plan_row
+from ._document_strata import StrataCounts, document_counts
+from ._row_plan import Positions, RowPlan, plan_row
 from ._sides import Reach, Side
 from ._topic_sets import TopicSets
 

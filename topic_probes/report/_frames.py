@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -66,3 +67,28 @@ def name_axes(ax: Axes, x: str, y: str) -> None:
 def plural(noun: str, count: int) -> str:
     """Return the noun as it goes with the count."""
     return noun if count == 1 else noun + "s"
+
+
+def topic_heads_text(row: Mapping[Any, Any]) -> str:
+    """Return how many heads of a row of ``estimators_frame`` follow topics, in words.
+
+    Examples:
+        >>> row = {"n_topic_heads": 2, "n_heads": 72, "n_permutations": 200, "permutations_wanted": 719.0}
+        >>> topic_heads_text(row), topic_heads_text({**row, "n_permutations": 0})
+        ('2+ of 72', 'not tested')
+    """
+    if not row["n_permutations"]:
+        return "not tested"
+    more = "+" if math.isfinite(row["permutations_wanted"]) else ""
+    return f"{row['n_topic_heads']}{more} of {row['n_heads']}"
+
+
+def too_few_permutations(headline: DataFrame) -> str:
+    """Return a sentence on the heads that ``+`` in a table of ``estimators_frame`` stands for; "" if there is none."""
+    wanted = [number for number in headline["permutations_wanted"].tolist() if math.isfinite(number)]
+    if not wanted:
+        return ""
+    return (
+        f"+: more heads lie above all {headline['n_permutations'].iloc[0]} permutations, which are too few to count them; "
+        f"{max(wanted):.0f} or more would do"
+    )

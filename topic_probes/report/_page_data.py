@@ -16,6 +16,8 @@ import numpy as np
 
 from . import _style as style
 from ._frames import require_columns, require_one_row_each
+from ._page_passages import chosen_passages
+from ._page_values import numbers, plain_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,13 +31,10 @@ PLAIN_COLUMNS = ("same_token", "no_topic", "sink_mass")
 MAX_HEAD_NUMBERS = 300_000
 MAX_CURVE_NUMBERS = 120_000
 MAX_MATRIX_NUMBERS = 80_000
-MAX_PASSAGE_NUMBERS = 80_000
 MAX_TOPICS = 500
 MAX_MATRIX_TOPICS = 60
 
 _MANY_HEADS = 1000
-_N_SHADES = 8
-"""Shades of colour on each side of the neutral one."""
 
 
 @dataclass
@@ -68,7 +67,8 @@ class PageData:
         """Return everything as plain JSON values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    def _note(self, section: str, text: str) -> None:
+    def note(self, section: str, text: str) -> None:
+        """Add to what is said of a section."""
         self.notes.setdefault(section, []).append(text)
 
 
@@ -120,7 +120,7 @@ def page_data(
         estimators=estimators,
         values={},
         plain={
-            model: {name: _numbers(by_estimator[estimators[0]][name], digits) for name in PLAIN_COLUMNS}
+            model: {name: numbers(by_estimator[estimators[0]][name], digits) for name in PLAIN_COLUMNS}
             for model, by_estimator in heads.items()
         },
         limit=style.ratio_limit(first["ratio"].to_numpy(dtype=float, na_value=np.nan)),
@@ -130,7 +130,10 @@ def page_data(
     _add_curves(data, distance, order)
     if topic_matrix is not None:
         _add_matrices(data, topic_matrix, order)
-    _add_passages(data, () if passages is None else passages)
+    chosen = chosen_passages(data.heads, () if passages is None else passages)
+    data.passages = chosen.passages
+    for note in chosen.notes:
+        data.note("heads", note)
     if topics is not None:
         _add_topics(data, topics)
     for name, frame in (
@@ -142,52 +145,6 @@ def page_data(
         if frame is not None and len(frame):
             data.tables[name] = plain_table(frame)
     return data
-
-
-def shade(ratio: Any, limit: float) -> str:
-    """Return the class of a cell's colour: ``k-8`` (far below 1) to ``k8`` (far above), ``kx`` where there is none.
-
-    The page's script has the same rule, for the other estimators.
-
-    Examples:
-        >>> shade(1.0, 2.0), shade(2.0, 2.0), shade(0.5, 2.0), shade(None, 2.0), shade(0.0, 2.0)
-        ('k0', 'k8', 'k-8', 'kx', 'k-8')
-    """
-    if ratio is None or math.isnan(ratio):
-        return "kx"
-    if ratio <= 0:
-        return f"k-{_N_SHADES}"
-    place = math.log2(ratio) / math.log2(limit) * _N_SHADES
-    # Half away from zero, in both languages: round() would go to the even neighbour.
-    place = math.floor(abs(place) + 0.5) * (1 if place >= 0 else -1)
-    return f"k{max(-_N_SHADES, min(_N_SHADES, place))}"
-
-
-def plain_table(frame: DataFrame) -> dict[str, Any]:
-    """Return a table as ``columns`` and ``rows`` of plain values, numbers to six digits, None where one is missing."""
-    columns = [
-        _numbers(frame[name], 6) if frame[name].dtype.kind == "f" else [_plain(value) for value in frame[name]]
-        for name in frame.columns
-    ]
-    return {"columns": [str(name) for name in frame.columns], "rows": [list(row) for row in zip(*columns, strict=True)]}
-
-
-def _plain(value: Any) -> Any:
-    if value is None or value != value:
-        return None
-    return value.item() if isinstance(value, np.generic) else value if isinstance(value, bool | int) else str(value)
-
-
-def _numbers(values: Any, digits: int) -> list[Any]:
-    """Return numbers to so many significant digits, whole ones as such (shorter), None where one is not finite."""
-    found: list[Any] = []
-    for value in np.asarray(values, dtype=float).ravel().tolist():
-        if not math.isfinite(value):
-            found.append(None)
-            continue
-        rounded = float(f"{value:.{digits}g}")
-        found.append(int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded)
-    return found
 
 
 def _keys(frame: DataFrame) -> list[str]:
@@ -221,13 +178,13 @@ def _add_values(data: PageData, heads: Mapping[str, Mapping[str, DataFrame]], di
     plan, left = next((each for each in plans if n_heads * _n_columns(each[0]) <= MAX_HEAD_NUMBERS), plans[-1])
     data.values = {
         model: {
-            estimator: {name: _numbers(heads[model][estimator][name], digits) for name in columns}
+            estimator: {name: numbers(heads[model][estimator][name], digits) for name in columns}
             for estimator, columns in by_estimator.items()
         }
         for model, by_estimator in plan.items()
     }
     if left:
-        data._note("heads", f"This page holds {left}: {n_heads:,} heads are many. report.to_frame() has all numbers.")
+        data.note("heads", f"This page holds {left}: {n_heads:,} heads are many. report.to_frame() has all numbers.")
 
 
 def _n_columns(plan: Mapping[str, Mapping[str, Sequence[str]]]) -> int:
@@ -253,10 +210,10 @@ def _add_curves(data: PageData, distance: Mapping[str, DataFrame], order: Sequen
                 {name: line[name].astype(int).tolist() for name in ("distance", "distance_high", "n_pairs")},
             )
             means = curves.setdefault(str(row), {}).setdefault(model, {})
-            means[str(pair_class)] = _numbers(line["mean"], 4)
+            means[str(pair_class)] = numbers(line["mean"], 4)
     data.curves = {"buckets": buckets, "heads": curves}
     if n_heads > kept:
-        data._note(
+        data.note(
             "heads",
             f"Attention against distance is kept of the {kept:,} heads with the largest distance-matched ratios, "
             f"of {n_heads:,}. report.plot_distance(layer, head) draws any of them.",
@@ -294,20 +251,20 @@ def _add_matrices(data: PageData, topic_matrix: Callable[[str, int, int], DataFr
             if not n_topics:
                 return
             kept = sorted(np.argsort(-filled, kind="stable")[: min(n_topics, MAX_MATRIX_TOPICS)].tolist())
-        matrices[str(row)] = _numbers(values[np.ix_(kept, kept)], 3)
+        matrices[str(row)] = numbers(values[np.ix_(kept, kept)], 3)
         n_heads += 1
     sizes = [abs(math.log2(value)) for flat in matrices.values() for value in flat if value is not None and value > 0]
     # Cells of few pairs are far out: they take the ends of the scale and do not set it.
     reached = min(4.0, 2 ** float(np.quantile(sizes, 0.8))) if sizes else 1.0
     data.matrices = {"topics": kept, "heads": matrices, "limit": style.ratio_limit(np.array([reached]))}
     if n_heads < len(order):
-        data._note(
+        data.note(
             "heads",
             f"Attention from topic to topic is kept of the {n_heads:,} heads with the largest distance-matched "
             f"ratios, of {len(order):,}. report.attention.topic_matrix(layer, head) gives any of them.",
         )
     if kept is not None and len(kept) < n_topics:
-        data._note("heads", f"Its tables show the {len(kept)} topics with most pairs, of {n_topics} that have some.")
+        data.note("heads", f"Its tables show the {len(kept)} topics with most pairs, of {n_topics} that have some.")
 
 
 def _add_topics(data: PageData, topics: DataFrame) -> None:
@@ -315,76 +272,9 @@ def _add_topics(data: PageData, topics: DataFrame) -> None:
     words = topics["top_words"].astype(str).tolist()
     data.topic_words = {str(topic): text for topic, text in zip(topics["topic"].tolist(), words, strict=True) if text}
     if len(topics) > MAX_TOPICS:
-        data._note("topics", f"The first {MAX_TOPICS} of {len(topics):,} topics. topics.to_frame() has all of them.")
+        data.note("topics", f"The first {MAX_TOPICS} of {len(topics):,} topics. topics.to_frame() has all of them.")
         in_use = {str(topic) for passage in data.passages for word in passage["topics"] for topic in word}
         in_use |= {str(topic) for topic in data.matrices.get("topics") or ()}
         in_use |= {str(topic) for topic in topics["topic"].tolist()[:MAX_TOPICS]}
         data.topic_words = {topic: text for topic, text in data.topic_words.items() if topic in in_use}
     data.tables["topics"] = plain_table(topics.head(MAX_TOPICS))
-
-
-def _add_passages(data: PageData, passages: Any) -> None:
-    """Put passages in, as long as they fit, with the row of each of their heads."""
-    if isinstance(passages, (str, bytes, Mapping)) or not isinstance(passages, Sequence):
-        raise TypeError(
-            f"examples must be a list as topic_probes.example_passages returns, got a {type(passages).__name__}"
-        )
-    row_of = {
-        key: row for row, key in enumerate(zip(*(data.heads[name] for name in ("stack", "layer", "head")), strict=True))
-    }
-    cells, left_out, unknown = 0, 0, 0
-    for number, passage in enumerate(passages):
-        _require_passage(number, passage)
-        n_words = len(passage["words"])
-        kept: dict[str, list[Any]] = {}
-        for head in passage["heads"]:
-            row = row_of.get((str(head["stack"]), int(head["layer"]), int(head["head"])))
-            if row is None:
-                unknown += 1
-            elif cells + n_words**2 > MAX_PASSAGE_NUMBERS:
-                left_out += 1
-            else:
-                cells += n_words**2
-                kept[str(row)] = _numbers(
-                    [[math.nan if value is None else value for value in line] for line in head["attention"]], 3
-                )
-        if kept:
-            data.passages.append(
-                {
-                    "title": str(passage["title"]),
-                    "words": [str(word) for word in passage["words"]],
-                    "gaps": [str(gap) for gap in passage["gaps"]],
-                    "topics": [[int(topic) for topic in topics] for topics in passage["topics"]],
-                    "heads": kept,
-                }
-            )
-    if left_out:
-        data._note("heads", f"{left_out} of the examples given did not fit into this page and were left out.")
-    if unknown:
-        data._note("heads", f"{unknown} of the examples given are of heads that this report has not.")
-
-
-def _require_passage(number: int, passage: Any) -> None:
-    names = ("title", "words", "gaps", "topics", "heads")
-    way_out = "make them by topic_probes.example_passages"
-    if not isinstance(passage, Mapping) or any(name not in passage for name in names):
-        raise ValueError(f"each of examples must have {', '.join(names)}, number {number} has not: {way_out}")
-    if not all(isinstance(passage[name], list) for name in names[1:]):
-        raise ValueError(f"words, gaps, topics, heads of examples must be lists, not so in number {number}: {way_out}")
-    n_words = len(passage["words"])
-
-    def fits(rows: Any) -> bool:
-        return isinstance(rows, list) and len(rows) == n_words
-
-    fit = fits(passage["topics"]) and len(passage["gaps"]) == n_words + 1
-    for head in passage["heads"]:
-        if not isinstance(head, Mapping) or any(name not in head for name in ("stack", "layer", "head", "attention")):
-            raise ValueError(
-                f"heads of examples must have stack, layer, head and attention, not so in number {number}: {way_out}"
-            )
-        fit = fit and fits(head["attention"]) and all(fits(line) for line in head["attention"])
-    if not fit:
-        raise ValueError(
-            f"examples must fit together, number {number} has {n_words} words and other numbers of topics, gaps or "
-            f"attention: {way_out}"
-        )

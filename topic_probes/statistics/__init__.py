@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ._attention_result import AttentionResult, Headline
+from ._attention_result import AttentionResult
 from ._comparison import AttentionComparison
 from ._embedding_result import EmbeddingResult
+from ._headline import Headline
 from ._intervals import ConfidenceInterval
 from ._topic_heads import TopicHead, topic_heads
 

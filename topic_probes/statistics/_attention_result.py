@@ -14,7 +14,7 @@ equal frequency. All come from one pass over the model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from .._axes import PAIR_CLASSES, Site
 from .._folders import read_folder, reading, write_folder
 from .._html import html_table
 from .._validation import require_count, require_fraction, require_one_of
-from ._by_group import ByGroup, divide, head_intervals, in_use, nan_mean
-from ._intervals import METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Method, interval
+from ._by_group import ByGroup, divide, head_intervals, nan_mean
+from ._headline import HEADLINE_COLUMNS, Headline
+from ._intervals import DEFAULT_METHOD, METHODS, N_RESAMPLES, ConfidenceInterval
 from ._p_values import p_values, q_values
 from ._strata import ESTIMATORS
 from ._sums import COLUMNS, AttentionSums, stored_sums, topical_columns
@@ -37,11 +38,7 @@ if TYPE_CHECKING:
 
     from ._comparison import AttentionComparison
 
-DEFAULT_METHOD: Method = "t"
 MEASURES = ("ratio", "difference")
-HEADLINE_COLUMNS = ("estimator", "same_topic", "cross_topic", "ratio", "ratio_low", "ratio_high", "n_documents")
-"""What a notebook shows of a headline."""
-
 _FACTS = {
     "layers": "texts",
     "tally": "counts by name",
@@ -51,46 +48,6 @@ _FACTS = {
     "seed": "a count",
 }
 """What a saved result must say of itself."""
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The row of P1's table: a model's mean over its layers and heads, those of all its stacks."""
-
-    same_topic: float
-    """Mean over heads of same-topic attention, uniform = 1."""
-    cross_topic: float
-    """Mean over heads of cross-topic attention, uniform = 1."""
-    ratio: float
-    """``same_topic / cross_topic``."""
-    ratio_low: float
-    ratio_high: float
-    """Interval of the ratio over documents (not over heads)."""
-    difference: float
-    """``same_topic - cross_topic``."""
-    difference_low: float
-    difference_high: float
-    """Its interval."""
-    same_topic_low: float
-    same_topic_high: float
-    cross_topic_low: float
-    cross_topic_high: float
-    """Intervals of the two means."""
-    level: float
-    """Confidence level of the intervals."""
-    method: str
-    """How they were made."""
-    n_documents: int
-    n_groups: int
-    """Groups of documents behind the intervals, of the class that fewer have; below 8 there are no intervals (NaN)."""
-    n_same_topic: int
-    n_cross_topic: int
-    """Numbers of ordered pairs, as in :attr:`AttentionResult.pair_counts`."""
-    estimator: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,52 +234,15 @@ class AttentionResult:
     ) -> Headline:
         """Return the row of P1's table: mean over layers (of all stacks) and heads, their ratio with its interval."""
         self._require(estimator, level, method, n_resamples)
-        by_group = in_use(ByGroup.of(self.totals, estimator, renormalise=renormalise))
-        same, cross = (float(mean[0]) for mean in by_group.model_means(np.ones((1, by_group.n_groups))))
-
-        def ends(measure: str) -> tuple[float, float]:
-            if by_group.n_informative_groups < MIN_GROUPS:
-                return float("nan"), float("nan")
-
-            def statistic(weights: np.ndarray) -> np.ndarray:
-                one, other = by_group.model_means(weights)
-                return {"ratio": divide(one, other), "difference": one - other, "same": one, "cross": other}[measure]
-
-            low, high = interval(
-                statistic,
-                by_group.n_groups,
-                level=level,
-                method=method,
-                n_resamples=n_resamples,
-                seed=self.seed,
-                of_ratio=measure != "difference",
-                shares=by_group.shares,
-            )
-            return float(low), float(high)
-
-        (ratio_low, ratio_high), (difference_low, difference_high) = ends("ratio"), ends("difference")
-        (same_low, same_high), (cross_low, cross_high) = ends("same"), ends("cross")
-        pairs = self.pair_counts
-        return Headline(
-            same_topic=same,
-            cross_topic=cross,
-            ratio=float(divide(same, cross)),
-            ratio_low=ratio_low,
-            ratio_high=ratio_high,
-            difference=same - cross,
-            difference_low=difference_low,
-            difference_high=difference_high,
-            same_topic_low=same_low,
-            same_topic_high=same_high,
-            cross_topic_low=cross_low,
-            cross_topic_high=cross_high,
+        return Headline.of(
+            ByGroup.of(self.totals, estimator, renormalise=renormalise),
+            estimator=estimator,
+            n_documents=self.n_documents,
+            pair_counts=self.pair_counts,
             level=level,
             method=method,
-            n_documents=self.n_documents,
-            n_groups=by_group.n_informative_groups,
-            n_same_topic=pairs["same_topic"],
-            n_cross_topic=pairs["cross_topic"],
-            estimator=estimator,
+            n_resamples=n_resamples,
+            seed=self.seed,
         )
 
     def layer_frame(

@@ -103,24 +103,59 @@ class ByGroup:
 
 
 def head_intervals(by_group: ByGroup, measure: str, level: float, method: str, n_resamples: int, seed: int) -> Any:
-    """Return the intervals [site, head] of ``"ratio"`` or ``"difference"``; NaN with too few groups."""
+    """Return the intervals [site, head] of a measure, as of :func:`contrast`; NaN with too few groups."""
     low = np.full(by_group.same.shape[:2], np.nan)
     high = low.copy()
     used = in_use(by_group)
-    if used.n_informative_groups >= MIN_GROUPS:
-        for part in by_group.parts(n_resamples):
-            heads = used.heads(part)
-            low[part], high[part] = interval(
-                contrast(heads.means, measure),
-                used.n_groups,
-                level=level,
-                method=method,
-                n_resamples=n_resamples,
-                seed=seed,
-                of_ratio=measure == "ratio",
-                shares=used.shares,
-            )
+    for part in by_group.parts(n_resamples):
+        low[part], high[part] = interval_of_means(
+            used,
+            used.heads(part).means,
+            measure,
+            level=level,
+            method=method,
+            n_resamples=n_resamples,
+            seed=seed,
+            of_ratio=measure == "ratio",
+        )
     return ConfidenceInterval(low, high)
+
+
+def interval_of_means(
+    used: ByGroup,
+    means: Any,
+    measure: str,
+    *,
+    level: float,
+    method: str,
+    n_resamples: int,
+    seed: int,
+    of_ratio: bool,
+) -> ConfidenceInterval:
+    """Return the interval of a measure of some means; NaN, for all of them, with too few groups.
+
+    Args:
+        used: the sums of the groups in use.
+        means: from weights [draw, group] to both means [draw, ...].
+        measure: as of :func:`contrast`.
+        level: as of :func:`topic_probes.statistics._intervals.interval`, like the rest.
+        method: ditto.
+        n_resamples: ditto.
+        seed: ditto.
+        of_ratio: ditto.
+    """
+    if used.n_informative_groups < MIN_GROUPS:
+        return ConfidenceInterval(np.nan, np.nan)
+    return interval(
+        contrast(means, measure),
+        used.n_groups,
+        level=level,
+        method=method,
+        n_resamples=n_resamples,
+        seed=seed,
+        of_ratio=of_ratio,
+        shares=used.shares,
+    )
 
 
 def in_use(by_group: ByGroup) -> ByGroup:
@@ -130,11 +165,18 @@ def in_use(by_group: ByGroup) -> ByGroup:
 
 
 def contrast(means: Any, measure: str) -> Statistic:
-    """Return the ``"ratio"`` or ``"difference"`` of the same- and cross-topic means that ``means(weights)`` gives."""
+    """Return a measure of the same- and cross-topic means that ``means(weights)`` gives, as a statistic.
+
+    Args:
+        means: from weights [draw, group] to both means [draw, ...].
+        measure: ``"ratio"`` or ``"difference"`` of the two, or one of them, ``"same_topic"`` or ``"cross_topic"``.
+    """
 
     def statistic(weights: np.ndarray) -> np.ndarray:
         same, cross = means(weights)
-        return divide(same, cross) if measure == "ratio" else same - cross
+        if measure == "ratio":
+            return divide(same, cross)
+        return {"difference": same - cross, "same_topic": same, "cross_topic": cross}[measure]
 
     return statistic
 

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._validation import require_count, require_fraction, require_one_of
-from ._attention_result import DEFAULT_METHOD, AttentionResult
+from ._attention_result import AttentionResult
 from ._by_group import ByGroup, divide, in_use
-from ._intervals import METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, interval
+from ._intervals import DEFAULT_METHOD, METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Statistic, interval
 from ._strata import ESTIMATORS
 from ._tables import site_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MEASURES = ("difference", "ratio")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,35 +49,28 @@ class AttentionComparison:
 
         one, other = self._paired(estimator, level, method, n_resamples)
         n_sites, n_heads, n_groups = one.same.shape
-        centre, ends = {}, {}
-        for measure in ("difference", "ratio"):
-            everything = _compare(one.means, other.means, measure)
+        columns = {}
+        for measure in MEASURES:
             with np.errstate(divide="ignore", invalid="ignore"):
-                centre[measure] = everything(np.ones((1, n_groups)))[0]
+                centre = _compare(one.means, other.means, measure)(np.ones((1, n_groups)))[0]
             low, high = np.full((2, n_sites, n_heads), np.nan)
-            if _enough(one, other):
-                for part in one.parts(n_resamples):
-                    low[part], high[part] = interval(
-                        _compare(one.heads(part).means, other.heads(part).means, measure),
-                        n_groups,
-                        level=level,
-                        method=method,
-                        n_resamples=n_resamples,
-                        seed=self.one.seed,
-                        of_ratio=measure == "ratio",
-                        shares=one.shares,
-                    )
-            ends[measure] = low, high
+            for part in one.parts(n_resamples):
+                low[part], high[part] = self._interval(
+                    one,
+                    other,
+                    _compare(one.heads(part).means, other.heads(part).means, measure),
+                    of_ratio=measure == "ratio",
+                    level=level,
+                    method=method,
+                    n_resamples=n_resamples,
+                )
+            columns |= {measure: centre, f"{measure}_low": low, f"{measure}_high": high}
         site, head = (axis.ravel() for axis in np.mgrid[:n_sites, :n_heads])
         return pd.DataFrame(
             {
                 **site_columns(self.one.totals.sites, site),
                 "head": head,
-                **{
-                    f"{measure}{suffix}": values.ravel()
-                    for measure in ("difference", "ratio")
-                    for suffix, values in zip(("", "_low", "_high"), (centre[measure], *ends[measure]), strict=True)
-                },
+                **{name: values.ravel() for name, values in columns.items()},
             }
         )
 
@@ -90,23 +85,45 @@ class AttentionComparison:
         """Return the same of the models' means over layers and heads."""
         one, other = self._paired(estimator, level, method, n_resamples)
         found: dict[str, float] = {}
-        for measure in ("difference", "ratio"):
+        for measure in MEASURES:
             statistic = _compare(one.model_means, other.model_means, measure)
             found[measure] = float(statistic(np.ones((1, one.n_groups)))[0])
-            ends = ConfidenceInterval(float("nan"), float("nan"))
-            if _enough(one, other):
-                ends = interval(
-                    statistic,
-                    one.n_groups,
-                    level=level,
-                    method=method,
-                    n_resamples=n_resamples,
-                    seed=self.one.seed,
-                    of_ratio=measure == "ratio",
-                    shares=one.shares,
-                )
+            ends = self._interval(
+                one,
+                other,
+                statistic,
+                of_ratio=measure == "ratio",
+                level=level,
+                method=method,
+                n_resamples=n_resamples,
+            )
             found[f"{measure}_low"], found[f"{measure}_high"] = float(ends.low), float(ends.high)
         return found
+
+    def _interval(
+        self,
+        one: ByGroup,
+        other: ByGroup,
+        statistic: Statistic,
+        *,
+        of_ratio: bool,
+        level: float,
+        method: str,
+        n_resamples: int,
+    ) -> ConfidenceInterval:
+        """Return the interval of a statistic of both; NaN, for all of it, where either has too few groups."""
+        if min(in_use(each).n_informative_groups for each in (one, other)) < MIN_GROUPS:
+            return ConfidenceInterval(np.nan, np.nan)
+        return interval(
+            statistic,
+            one.n_groups,
+            level=level,
+            method=method,
+            n_resamples=n_resamples,
+            seed=self.one.seed,
+            of_ratio=of_ratio,
+            shares=one.shares,
+        )
 
     def _paired(self, estimator: str, level: float, method: str, n_resamples: int) -> tuple[ByGroup, ByGroup]:
         require_one_of("estimator", estimator, ESTIMATORS)
@@ -156,11 +173,7 @@ def compare(one: AttentionResult, other: Any) -> AttentionComparison:
     return AttentionComparison(one, other)
 
 
-def _enough(one: ByGroup, other: ByGroup) -> bool:
-    return min(in_use(one).n_informative_groups, in_use(other).n_informative_groups) >= MIN_GROUPS
-
-
-def _compare(one: Any, other: Any, measure: str) -> Any:
+def _compare(one: Any, other: Any, measure: str) -> Statistic:
     def statistic(weights: np.ndarray) -> np.ndarray:
         (same, cross), (other_same, other_cross) = one(weights), other(weights)
         if measure == "ratio":

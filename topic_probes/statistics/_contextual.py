@@ -17,6 +17,8 @@ of Mantel and Haenszel (science: section 4)::
 
 with S and C a row's sums over its s same-topic and c cross-topic pairs. The difference of the two is the difference
 inside rows, blind to what rows differ in. Rows without one of the classes have no say.
+
+Intervals are those of attention (:mod:`topic_probes.statistics._intervals`): groups of documents vary, not pairs.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from .._validation import require_one_of
-from ._intervals import MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, percentile_interval, resample_groups
+from ._intervals import DEFAULT_METHOD, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Statistic, interval
 from ._sums import N_GROUPS
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES
 
@@ -164,28 +166,51 @@ class LayerPairs:
         return _divide(self.row_sums.sum(axis=1), self.row_weights.sum(axis=1)[..., None])
 
     def intervals(
-        self, estimator: str, level: float, seed: int, n_resamples: int = N_RESAMPLES
+        self,
+        estimator: str,
+        level: float,
+        seed: int,
+        method: str = DEFAULT_METHOD,
+        n_resamples: int = N_RESAMPLES,
     ) -> tuple[ConfidenceInterval, ConfidenceInterval]:
-        """Return percentile intervals over groups of documents, of the means and of their difference.
+        """Return intervals over groups of documents, of the means and of their difference.
 
         Of the means both ends are [layer, measure, pair_class], of same-topic minus cross-topic [layer, measure].
-        NaN for a measure of which fewer than 8 groups have pairs of either class.
+        NaN for a measure of which fewer than 8 groups have pairs of either class, or, within documents, a row with
+        pairs of both.
         """
         require_one_of("estimator", estimator, ESTIMATORS)
-        used = np.flatnonzero(self.n_rows)
-        draws = resample_groups(len(used), n_resamples, seed) if len(used) else np.zeros((0, 0), dtype=np.int64)
         low, high = np.full((2, len(self.layers), len(MEASURES), len(VECTOR_PAIR_CLASSES) + 1), np.nan)
         for layer, measure in np.ndindex(low.shape[:2]):
-            at = (layer, used, measure)
-            if int((self.counts[at] > 0).sum(axis=0).min()) < MIN_GROUPS:
-                continue
+            sums, weights = self.row_sums[layer, :, measure], self.row_weights[layer, :, measure, None]
             if estimator == "pooled":
-                means = _divide(draws @ self.sums[at], draws @ self.counts[at])
-            else:
-                means = _divide(draws @ self.row_sums[at], (draws @ self.row_weights[at])[:, None])
-            statistics = np.column_stack([means, means[:, 0] - means[:, 1]])
-            low[layer, measure], high[layer, measure] = percentile_interval(statistics, level)
+                sums, weights = self.sums[layer, :, measure], self.counts[layer, :, measure]
+            used = np.flatnonzero(weights.any(axis=1))
+            sums, weights = sums[used], weights[used]
+            if int((weights > 0).sum(axis=0).min()) >= MIN_GROUPS:
+                low[layer, measure], high[layer, measure] = interval(
+                    _means_and_difference(sums, weights),
+                    len(used),
+                    level=level,
+                    method=method,
+                    n_resamples=n_resamples,
+                    seed=seed,
+                    of_ratio=False,
+                    shares=(weights / weights.sum(axis=0)).mean(axis=1),
+                )
         return ConfidenceInterval(low[..., :-1], high[..., :-1]), ConfidenceInterval(low[..., -1], high[..., -1])
+
+
+def _means_and_difference(
+    sums: Float[np.ndarray, "group pair_class"], weights: Num[np.ndarray, "group pair_class_or_one"]
+) -> Statistic:
+    """Return the statistic [draw, 3]: the means of both classes, and the first less the second."""
+
+    def statistic(draws: np.ndarray) -> np.ndarray:
+        means = _divide(draws @ sums, draws @ weights)
+        return np.column_stack([means, means[:, 0] - means[:, 1]])
+
+    return statistic
 
 
 def _divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

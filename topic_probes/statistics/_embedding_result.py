@@ -24,6 +24,7 @@ from .._validation import require_fraction, require_one_of
 from ._contextual import ARRAYS as LAYER_ARRAYS
 from ._contextual import ESTIMATORS, LayerPairs
 from ._frequency_pairs import N_STRATA, FrequencyPairs
+from ._intervals import DEFAULT_METHOD, METHODS
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES, VectorPairs
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class EmbeddingResult:
         """The layers measured, -1 for the stream before the first; None for a matrix, which has none."""
         return self.pairs.layers if isinstance(self.pairs, LayerPairs) else None
 
-    def to_frame(self, estimator: str = "pooled", *, level: float = 0.95) -> pd.DataFrame:
+    def to_frame(self, estimator: str = "pooled", *, level: float = 0.95, method: str = DEFAULT_METHOD) -> pd.DataFrame:
         """Return one row per measure and pair class: ``measure pair_class mean std n_pairs``.
 
         ``std`` is over the pairs (population); pairs are unordered; NaN where a class is empty. A result with
@@ -114,6 +115,8 @@ class EmbeddingResult:
                 ``word_counts=``: both classes averaged with the same weights over strata, the frequency classes of
                 the two words; ``n_pairs`` are the pairs of strata that hold both classes, and ``std`` is NaN.
             level: of the intervals.
+            method: of the intervals, ``"t"``, ``"percentile"`` or ``"bca"``, as for
+                :meth:`topic_probes.AttentionResult.confidence_interval`.
 
         Raises:
             ValueError: for another estimator, or one that needs documents, or counts of words, where there are none.
@@ -121,6 +124,7 @@ class EmbeddingResult:
         import pandas as pd
 
         require_fraction("level", level)
+        require_one_of("method", method, METHODS)
         require_one_of("estimator", estimator, (*ESTIMATORS, _MATCHED))
         means = self._means(estimator)
         matched = self.frequency_pairs if estimator == _MATCHED else None
@@ -138,7 +142,7 @@ class EmbeddingResult:
         )
         if isinstance(self.pairs, LayerPairs):
             frame.insert(0, "layer", np.repeat(self.pairs.layers, shape[0] * shape[1]))
-            of_means, _ = self.pairs.intervals(estimator, level, self.seed)
+            of_means, _ = self.pairs.intervals(estimator, level, self.seed, method)
             frame["low"], frame["high"] = np.ravel(of_means.low), np.ravel(of_means.high)
         return frame
 
@@ -152,11 +156,12 @@ class EmbeddingResult:
         difference = mean[..., 0] - mean[..., 1]
         return float(difference) if difference.ndim == 0 else difference
 
-    def difference_frame(self, *, level: float = 0.95) -> pd.DataFrame:
+    def difference_frame(self, *, level: float = 0.95, method: str = DEFAULT_METHOD) -> pd.DataFrame:
         """Return how far apart the classes are at each layer, by both estimators, with intervals over documents.
 
         One row per layer and measure: ``layer measure difference difference_low difference_high within_document
         within_document_low within_document_high n_rows``; ``n_rows`` are documents, or windows of long ones.
+        Options as of :meth:`to_frame`.
 
         Raises:
             ValueError: for a result without layers.
@@ -164,6 +169,7 @@ class EmbeddingResult:
         import pandas as pd
 
         require_fraction("level", level)
+        require_one_of("method", method, METHODS)
         if not isinstance(self.pairs, LayerPairs):
             raise ValueError(
                 "difference_frame needs a result with layers, and this one is of a matrix: call difference(), "
@@ -175,7 +181,7 @@ class EmbeddingResult:
         }
         for name, estimator in (("difference", "pooled"), ("within_document", "within_document")):
             means = self.pairs.means(estimator)
-            _, of_difference = self.pairs.intervals(estimator, level, self.seed)
+            _, of_difference = self.pairs.intervals(estimator, level, self.seed, method)
             columns[name] = (means[..., 0] - means[..., 1]).ravel()
             columns[f"{name}_low"], columns[f"{name}_high"] = np.ravel(of_difference.low), np.ravel(of_difference.high)
         return pd.DataFrame({**columns, "n_rows": int(self.pairs.n_rows.sum())})

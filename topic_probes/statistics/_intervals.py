@@ -29,6 +29,8 @@ MIN_GROUPS = 8
 
 Method = Literal["percentile", "bca", "t"]
 METHODS: tuple[Method, ...] = ("percentile", "bca", "t")
+DEFAULT_METHOD: Method = "t"
+"""The one that covers what it says with few documents, too."""
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """From weights [draw, group] to values [draw, ...]."""

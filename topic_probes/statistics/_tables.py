@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._axes import Site
-from ._by_group import ByGroup, contrast, divide, in_use
-from ._intervals import MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, interval
+from ._by_group import ByGroup, divide, in_use, interval_of_means
+from ._intervals import N_RESAMPLES, ConfidenceInterval
 from ._strata import DISTANCE_EDGES
 from ._sums import AttentionSums
 
@@ -32,18 +32,15 @@ def layer_frame(totals: AttentionSums, estimator: str, level: float, method: str
     same, cross = (means[0] for means in by_group.layer_means(np.ones((1, n_groups))))
 
     def ends(measure: str) -> ConfidenceInterval:
-        if by_group.n_informative_groups < MIN_GROUPS:
-            return ConfidenceInterval(*np.full((2, n_sites), np.nan))
-
-        return interval(
-            contrast(by_group.layer_means, measure),
-            n_groups,
+        return interval_of_means(
+            by_group,
+            by_group.layer_means,
+            measure,
             level=level,
             method=method,
             n_resamples=N_RESAMPLES,
             seed=seed,
             of_ratio=measure == "ratio",
-            shares=by_group.shares,
         )
 
     ratio, difference = ends("ratio"), ends("difference")

@@ -6,6 +6,8 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from .._validation import require_fraction
 from ._attention_result import AttentionResult
 
@@ -97,8 +99,9 @@ def permutations_wanted(heads: pd.DataFrame, n_permutations: int, q: float = 0.0
     """
     if not n_permutations:
         return None
-    smallest = heads["p_value"] <= 1.000001 / (n_permutations + 1)
-    if not smallest.any() or (heads.loc[smallest, "q_value"] <= q).all():
+    p_values, q_values = (np.asarray(heads[name], dtype=np.float64) for name in ("p_value", "q_value"))
+    smallest = p_values <= (1 + 1e-9) / (n_permutations + 1)
+    if not smallest.any() or (q_values[smallest] <= q).all():
         return None
-    n_heads = int(heads["p_value"].notna().sum())
-    return math.ceil(n_heads / (int(smallest.sum()) * q)) - 1
+    n_heads = np.isfinite(p_values).sum()
+    return math.ceil(n_heads / (smallest.sum() * q)) - 1

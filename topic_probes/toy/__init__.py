@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._embedding_gram import EmbeddingGram, optimal_embedding_gram
     from ._history import ToyRun
     from ._logging import log_to
     from ._masking_rates import MaskingRates
@@ -29,20 +30,12 @@ if TYPE_CHECKING:
         topic_attention,
     )
     from ._model import TopicTransformer
+    from ._optimal_attention import OptimalAttention, optimal_attention
+    from ._population_loss import PopulationLoss, population_loss
     from ._sweep import Sweep, TwoStages, sweep
-    from ._theory import (
-        EmbeddingGram,
-        OptimalAttention,
-        PopulationLoss,
-        ValueMatrix,
-        numerical_value_matrix,
-        optimal_attention,
-        optimal_embedding_gram,
-        optimal_value_matrix,
-        population_loss,
-    )
     from ._train import train
     from ._transformer_lens import to_transformer_lens
+    from ._value_matrix import ValueMatrix, numerical_value_matrix, optimal_value_matrix
 
 _HOME = {
     "TopicTransformer": "_model",
@@ -54,15 +47,15 @@ _HOME = {
     "Sweep": "_sweep",
     "TwoStages": "_sweep",
     "MaskingRates": "_masking_rates",
-    "optimal_value_matrix": "_theory",
-    "numerical_value_matrix": "_theory",
-    "ValueMatrix": "_theory",
-    "optimal_embedding_gram": "_theory",
-    "EmbeddingGram": "_theory",
-    "optimal_attention": "_theory",
-    "OptimalAttention": "_theory",
-    "population_loss": "_theory",
-    "PopulationLoss": "_theory",
+    "optimal_value_matrix": "_value_matrix",
+    "numerical_value_matrix": "_value_matrix",
+    "ValueMatrix": "_value_matrix",
+    "optimal_embedding_gram": "_embedding_gram",
+    "EmbeddingGram": "_embedding_gram",
+    "optimal_attention": "_optimal_attention",
+    "OptimalAttention": "_optimal_attention",
+    "population_loss": "_population_loss",
+    "PopulationLoss": "_population_loss",
     "block_contrast": "_measures",
     "BlockContrast": "_measures",
     "topic_attention": "_measures",

@@ -21,9 +21,10 @@ from jaxtyping import Bool, Float, Int
 
 from .._axes import PAIR_CLASSES
 from ..corpora import CorpusLike, as_corpus
+from ._embedding_gram import EmbeddingGram
 from ._matrices import PATTERN, as_matrix
-from ._theory import EmbeddingGram, ValueMatrix
 from ._topics import pairs_of_words, word_topics
+from ._value_matrix import ValueMatrix
 
 if TYPE_CHECKING:
     import pandas as pd
