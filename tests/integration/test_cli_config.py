@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topic_probes import cli
-from topic_probes.cli._config import _toml, same_run
+from topic_probes.cli._config import _toml, read_run, same_run, write_run
 from topic_probes.cli._options import as_layers
 
 # All of Unicode but halves of characters, which no file in UTF-8 can hold.
@@ -35,6 +35,10 @@ def test_any_value_comes_back_as_it_was_written(value: object) -> None:
         ("n_topics = 1", "--n-topics"),
         ('n_topics = "many"', "--n-topics"),
         ("[n_topics]\na = 1", "n_topics must be a text, a number, true, false or a list"),
+        ("n_topics = true", "n_topics must be a value, not true or false"),
+        ("n_topics = 7.5", "--n-topics"),
+        ("dry_run = true", "has the option 'dry_run'"),
+        ("a = " + "[" * 5000, "is not"),
         ("traceback = true", "has the option 'traceback'"),
     ],
 )
@@ -56,6 +60,35 @@ def test_names_may_be_written_as_on_the_command_line(tmp_path: Path, capsys: pyt
         more = ["--limit", "2"] if limit == 2 else []
         assert cli.main(["topics", "--config", str(tmp_path / "own.toml"), "--dry-run", "--json", *more]) == 0
         assert f'"n_documents": {limit}' in capsys.readouterr().out
+
+
+def test_a_switch_is_true_or_false(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that reads like one is refused, and not guessed at."""
+    (tmp_path / "own.toml").write_text('grid = "no"\n')
+    assert cli.main(["toy", "--config", str(tmp_path / "own.toml"), "--dry-run"]) == 2
+    assert "grid must be true or false, got 'no'" in capsys.readouterr().err
+    (tmp_path / "own.toml").write_text("grid = false\nsteps = 2\n")
+    assert cli.main(["toy", "--config", str(tmp_path / "own.toml"), "--dry-run", "--json"]) == 0
+    assert '"n_updates": 22' in capsys.readouterr().out
+
+
+def test_a_folder_is_no_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["toy", "--config", str(tmp_path), "--dry-run"]) == 2
+    assert "--config must be a file that can be read" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some editors put one before the text."""
+    (tmp_path / "own.toml").write_bytes(b"\xef\xbb\xbfgrid = false\n")
+    assert cli.main(["toy", "--config", str(tmp_path / "own.toml"), "--dry-run"]) == 0
+
+
+def test_a_name_that_is_no_unicode_comes_back(tmp_path: Path) -> None:
+    """As file names may be on Linux."""
+    text = 'corpus = "caf\udce9.txt"\n'
+    write_run(tmp_path / "run.toml", text)
+    assert read_run(tmp_path / "run.toml") == text
+    assert same_run(read_run(tmp_path / "run.toml"), text) == ""
 
 
 def test_what_changes_no_number_does_not_make_another_run() -> None:

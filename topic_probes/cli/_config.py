@@ -39,22 +39,28 @@ def read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return path
     try:
-        found = tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
+        found = tomllib.loads(read_run(path.expanduser()))
     except FileNotFoundError:
         raise FileNotFoundError(f"--config must be an existing file, got {path}, where there is none") from None
-    except ValueError as error:  # of TOML, and of text that is no UTF-8
+    except OSError as error:
+        raise ValueError(f"--config must be a file that can be read, {path} is not: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # RecursionError: brackets in brackets in brackets
         raise ValueError(f"--config must be a file in TOML, {path} is not: {error}") from error
     own = ctx.command.name
     command = found.pop(_COMMAND, own)
     if command != own:
         raise ValueError(f"--config must be of the command {own}, {path} is of {command}")
     names = _names(ctx)
+    switches = {parameter.name for parameter in ctx.command.params if getattr(parameter, "is_flag", False)}
     options = {}
     for key, value in found.items():
         name = names.get(key.replace("_", "-"))
         if name is None:
             known = ", ".join(sorted(names))
             raise ValueError(f"--config {path} has the option {key!r}, which {own} has not: it has {known}")
+        if isinstance(value, bool) != (name in switches):
+            kind = "true or false" if name in switches else "a value, not true or false"
+            raise ValueError(f"--config {path}: {key} must be {kind}, got {value!r:.60}")
         options[name] = _as_given(key, value, path)
     ctx.default_map = {**(ctx.default_map or {}), **options}
     return path
@@ -76,8 +82,10 @@ def _as_given(key: str, value: Any, path: Path) -> Any:
     """Return a value as it would come from the command line."""
     if isinstance(value, list):
         return ",".join(map(str, value))
-    if isinstance(value, (str, int, float)):
+    if isinstance(value, (str, bool)):
         return value
+    if isinstance(value, (int, float)):
+        return str(value)  # 1.5 is no number of topics; as a number it would be made one
     raise ValueError(f"--config {path}: {key} must be a text, a number, true, false or a list, got {value!r:.60}")
 
 
@@ -93,6 +101,20 @@ def run_file(ctx: Any) -> str:
     given = {name: ctx.params.get(name) for name in names if name not in _NOT_OF_A_RUN}
     lines += [f"{name} = {_toml(_in_full(name, value))}" for name, value in given.items() if value is not None]
     return "\n".join(lines) + "\n"
+
+
+def write_run(path: Path, text: str) -> None:
+    """Write a run file; a name of a file in it that is no UTF-8 stays what it is."""
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def read_run(path: Path) -> str:
+    """Return the text of a run file; what some editors put before it (a byte order mark) is left out.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
 def same_run(one: str, other: str) -> str:

@@ -31,6 +31,8 @@ def open_corpus(text: str, *, limit: int | None = None, text_field: str = "text"
         ValueError: if it is of another kind, or an option does not go with it.
         CorpusError: if a data set cannot be opened.
     """
+    if not text.strip():  # as a path it would be the current folder
+        raise ValueError(f"corpus must be {_FORMS}, got {text!r}")
     on_hub = text.startswith(_HUB)
     if split != "train" and not on_hub:
         raise ValueError(f"--split is of hf: corpora, and {text} is none: leave it out")

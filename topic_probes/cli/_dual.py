@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, no_type_check
 
 import typer
 
-from ._options import AsJson, Config, LabFolder, Seed
+from ._config import run_file
+from ._options import AsJson, Config, DryRun, LabFolder, Seed
 from ._screen import FailedError, show_json
 
 
+@no_type_check  # typer wants its annotation of ctx, and hands over an object of another class
 def dual(
+    ctx: typer.Context,
     output: LabFolder = Path("topic_probes_dual"),
     passage: Annotated[str | None, typer.Option(help="A text to look at, instead of one of the articles.")] = None,
     layer: Annotated[
@@ -26,21 +29,28 @@ def dual(
     ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
+    dry_run: DryRun = False,
     config: Config = None,
 ) -> None:
     """Show the heads of a real encoder as one step of gradient descent, and what each word adds; two minutes."""
+    options = {
+        "passage": passage,
+        "layer": layer,
+        "head": head,
+        "n_topics": n_topics,
+        "articles": articles,
+        "seed": seed,
+    }
+    if dry_run:
+        from ._estimate import show_estimate
+        from ._estimate_labs import estimate_dual
+
+        show_estimate(estimate_dual(**options), as_json)
+        return
+
     from ..demo._dual import run_dual
 
-    outcome = run_dual(
-        output,
-        passage=passage,
-        layer=layer,
-        head=head,
-        n_topics=n_topics,
-        articles=articles,
-        seed=seed,
-        show=not as_json,
-    )
+    outcome = run_dual(output, **options, show=not as_json, run_toml=run_file(ctx))
     if as_json:
         show_json(outcome.summary)
     if outcome.doubts:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from .._words import find_words, normalise
 from ..corpora import Corpus
 from ..topics import TopicLabels
+from ._screen import show, show_json
+from ._tables import facts_table
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +75,7 @@ def estimate_topics(documents: Corpus, *, n_topics: int, passes: int, max_vocabu
         "seconds": round(seconds, 1),
         "for_n_documents": n_documents or 1000,
     }
-    return Estimate(numbers, _in_words(numbers))
+    return Estimate(numbers, in_words(numbers))
 
 
 def estimate_probe(
@@ -140,7 +142,7 @@ def estimate_probe(
         "seconds": round(operations * factor * n_models / (_EFFICIENCY * _rate(device, dtype)), 1),
         "for_n_documents": n_documents or 1000,
     }
-    return Estimate(numbers, _in_words(numbers))
+    return Estimate(numbers, in_words(numbers))
 
 
 def _described(name: str) -> _Model:
@@ -206,10 +208,22 @@ def _n_documents(documents: Corpus, sample: list[Any]) -> int | None:
     return len(sample) if len(sample) < _SAMPLED else documents.expected
 
 
-def _in_words(numbers: dict[str, Any]) -> dict[str, str]:
+def show_estimate(estimate: Estimate, as_json: bool) -> None:
+    """Print an estimate to stdout, as a table or as one JSON object."""
+    if as_json:
+        show_json(estimate.numbers)
+    else:
+        show("Nothing was run. Estimates, good to a factor of three:", facts_table(estimate.shown))
+
+
+def in_words(numbers: dict[str, Any]) -> dict[str, str]:
+    """Return the numbers of an estimate as a reader wants them: name -> value with its unit."""
     shown = {}
     names = {
         "n_documents": "documents",
+        "n_documents_read_by_models": "documents that models read",
+        "n_runs": "trainings",
+        "n_updates": "updates in all",
         "words_per_document": "words in a document",
         "tokens_per_document": "tokens in a document",
         "n_parameters": "parameters",
@@ -219,7 +233,7 @@ def _in_words(numbers: dict[str, Any]) -> dict[str, str]:
         if key in numbers:
             value = numbers[key]
             shown[name] = "not known without reading all" if value is None else f"{value:,}"
-    known = "" if numbers["n_documents"] is not None else f" for {numbers['for_n_documents']:,} documents"
+    known = "" if numbers.get("n_documents", 0) is not None else f" for {numbers['for_n_documents']:,} documents"
     shown[f"time{known}"] = _duration(numbers["seconds"])
     shown["memory, beside the programs"] = _size(numbers["memory_bytes"])
     shown["results on disk"] = _size(numbers["disk_bytes"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -27,11 +30,16 @@ _STOPPED = "stopped before the end; nothing was written"
 _USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 """Click's UsageError, from wherever the installed typer takes it (a dependency, or a copy of its own)."""
 _WRONG_INPUT = (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
-_WRONG_INPUT += (ModuleNotFoundError,)
+_WRONG_INPUT += (PermissionError, ModuleNotFoundError)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_WRONG_NAME = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS})
 
 app = typer.Typer(
     name="topic-probes",
     help="What did training put into attention? Same-topic against cross-topic attention in any TransformerLens model.",
+    epilog="All commands take --json and --config; all but report --seed and --dry-run. Only probe takes a model, "
+    "--device, --dtype and --layers; toy, dual and demo use small models, on the CPU. Exit codes: 0; 2 for a wrong "
+    "call or input; 1 for a failure; 130 when it was stopped.",
     pretty_exceptions_enable=False,
 )
 for _command in (topics, probe, report, toy, dual, demo):
@@ -62,9 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: what is half-written is cleared away
+        _print_anything()
     try:
         with _short_warnings():
             code = app(arguments or ["--help"], prog_name="topic-probes", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _nobody_reads()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # what rich makes of it, in the help
+            return _nobody_reads()
+        raise
     except Exception as error:
         found = _explained(error)
         if found is None:
@@ -81,6 +98,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else OK
 
 
+def _print_anything() -> None:
+    """Let a terminal without Unicode show escapes instead of ending the run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nobody_reads() -> int:
+    """Return the code for a reader who has seen enough (``| head``): all is well, and nothing more is printed."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OK
+
+
 def _explained(error: Any) -> tuple[str, int] | None:
     """Return the line and the exit code of an exception; None for one that nobody foresaw, which is a bug."""
     if isinstance(error, _USAGE_ERROR):
@@ -89,11 +121,26 @@ def _explained(error: Any) -> tuple[str, int] | None:
         return str(error), STOPPED
     if isinstance(error, typer.Abort):
         return _STOPPED, STOPPED
+    if isinstance(error, OSError):
+        return _in_one_sentence(error), WRONG_CALL if _is_wrong_input(error) else FAILURE
     if isinstance(error, _WRONG_INPUT):
         return str(error), WRONG_CALL
-    if isinstance(error, (FailedError, PatternError, OSError, FloatingPointError)) or _is_about_the_machine(error):
+    if isinstance(error, (FailedError, PatternError, FloatingPointError)) or _is_about_the_machine(error):
         return str(error), FAILURE
     return None
+
+
+def _is_wrong_input(error: OSError) -> bool:
+    return isinstance(error, _WRONG_INPUT) or error.errno in _WRONG_NAME
+
+
+def _in_one_sentence(error: OSError) -> str:
+    """Return what the system says of a file, without its number, and what to do about a full disk."""
+    if error.strerror is None:
+        return str(error)
+    where = "" if error.filename is None else f" ({error.filename})"
+    way_out = ": make room, or write to another folder" if error.errno in _FULL else ""
+    return f"{error.strerror}{where}{way_out}"
 
 
 def _is_about_the_machine(error: Exception) -> bool:

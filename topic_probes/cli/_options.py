@@ -33,6 +33,13 @@ def one_of(allowed: Sequence[str]) -> dict[str, Any]:
     return {"callback": check, "autocompletion": begin_with, "metavar": "WORD"}
 
 
+def _seed_of_numpy(value: int) -> int:
+    # As a limit of the option it would stand in the help, and take half of the line.
+    if value >= 2**32:
+        raise typer.BadParameter(f"{value} is not below 2**32")
+    return value
+
+
 def _output(what: str) -> Any:
     return typer.Option("--output", "-o", help=what, metavar="DIR")
 
@@ -41,7 +48,9 @@ TopicsFolder = Annotated[Path | None, _output("Folder for the topic model; a new
 RunFolder = Annotated[Path | None, _output("Folder for results; a new one, or with --resume a stopped run's.")]
 LabFolder = Annotated[Path, _output("Folder for tables and pictures; a new one, or that of an earlier run.")]
 
-Seed = Annotated[int, typer.Option(help="Seed of all that is drawn at random.", metavar="N", min=0, max=2**32 - 1)]
+Seed = Annotated[
+    int, typer.Option(help="Seed of all that is drawn at random.", metavar="N", min=0, callback=_seed_of_numpy)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Estimate size, time and memory; run and write nothing.")]
 Config = Annotated[

@@ -34,7 +34,7 @@ from ._options import (
     required,
 )
 from ._run_folder import RunFolderState, open_run_folder
-from ._screen import StoppedError, show, show_json, shows_progress, stdout_for_results, step
+from ._screen import StoppedError, show, show_json, stdout_for_results, step
 
 if TYPE_CHECKING:
     from ..probes import ProbeReport
@@ -151,8 +151,7 @@ def probe(
     documents = open_corpus(required(corpus, "--corpus"), limit=limit, text_field=text_field, split=split)
     reading: dict[str, Any] = {"words": words, "long_documents": long_documents, "max_length": max_length}
     if dry_run:
-        from ._estimate import estimate_probe
-        from ._tables import facts_table
+        from ._estimate import estimate_probe, show_estimate
 
         with stdout_for_results():
             estimate = estimate_probe(
@@ -168,10 +167,7 @@ def probe(
                 dtype=dtype,
                 device=device,
             )
-        if as_json:
-            show_json(estimate.numbers)
-        else:
-            show(facts_table("Nothing was run. Estimates, good to a factor of three:", estimate.shown))
+        show_estimate(estimate, as_json)
         return
     if estimator == "frequency_matched" and not match_frequency:
         raise typer.BadParameter("frequency_matched needs --match-frequency", param_hint="'--estimator'")
@@ -210,7 +206,7 @@ def probe(
                         "checkpoint": folder.checkpoint,
                         "resume": resume,
                         "checkpoint_every": checkpoint_every,
-                        "progress": shows_progress(),
+                        "progress": True,
                     },
                 )
         except KeyboardInterrupt:

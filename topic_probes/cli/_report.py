@@ -10,8 +10,8 @@ import typer
 
 from .._folders import files_below, reading, whole_folder
 from ..topics import TopicModel
-from ._config import RUN_FILE
-from ._options import AsJson, Estimator
+from ._config import RUN_FILE, read_run
+from ._options import AsJson, Config, Estimator
 from ._run_folder import EXAMPLES, TOPICS
 from ._screen import show, show_json
 
@@ -30,6 +30,7 @@ def report(
     latex: Annotated[bool, typer.Option("--latex", help="Print P1's table in LaTeX (booktabs).")] = False,
     estimator: Estimator = "distance_matched",
     as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Show a finished run: tables here, or a page, tables in files, LaTeX."""
     from ..probes import ProbeReport
@@ -140,7 +141,7 @@ def _labelling(folder: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        options = tomllib.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+        options = tomllib.loads(read_run(folder / RUN_FILE))
     except (OSError, ValueError):
         return {}
     return {name: options[name] for name in ("top_k", "min_share") if name in options}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._folders import whole_folder
-from ._config import RUN_FILE, same_run
+from ._config import RUN_FILE, read_run, same_run, write_run
 
 if TYPE_CHECKING:
     from ..probes import ProbeReport
@@ -56,7 +56,7 @@ class RunFolderState:
             topics.save(new / TOPICS)
             if passages:
                 (new / EXAMPLES).write_text(json.dumps(passages, ensure_ascii=False) + "\n", encoding="utf-8")
-            (new / RUN_FILE).write_text(self.run, encoding="utf-8")
+            write_run(new / RUN_FILE, self.run)
 
     def forget_if_empty(self) -> None:
         """Remove what a run began with, if it failed before anything was counted."""
@@ -89,7 +89,7 @@ def open_run_folder(folder: Path, run: str, *, resume: bool, processes: Any = No
     state = found[0]
     if not state.is_finished and (processes is None or processes.rank == 0):
         target.mkdir(parents=True, exist_ok=True)
-        (target / RUN_FILE).write_text(run, encoding="utf-8")
+        write_run(target / RUN_FILE, run)
     return state
 
 
@@ -103,7 +103,7 @@ def _looked_at(target: Path, shown: Path, run: str, resume: bool) -> RunFolderSt
         held = "the results of an earlier run" if is_finished else "a run that was stopped"
         way_out = "" if is_finished else "pass --resume to go on with it, "
         raise FileExistsError(f"{shown} holds {held}: {way_out}choose another folder, or remove it")
-    differs = same_run((target / RUN_FILE).read_text(encoding="utf-8"), run)
+    differs = same_run(read_run(target / RUN_FILE), run)
     if differs:
         raise ValueError(
             f"--resume needs the options that the run in {shown} began with ({differs}): call as before, with "

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any
 
 
@@ -20,7 +20,9 @@ class FailedError(Exception):
 
 def say(message: str, code: int) -> int:
     """Print one line to stderr and return the exit code."""
-    print("topic-probes: " + " ".join(message.split()), file=sys.stderr)
+    if sys.stderr is not None:  # closed by the caller: print would take stdout instead
+        with suppress(OSError):
+            print("topic-probes: " + " ".join(message.split()), file=sys.stderr)
     return code
 
 
@@ -32,11 +34,6 @@ def step(what: str) -> None:
     Console(stderr=True, highlight=False).print(Text(f"... {what}", style="dim"))
 
 
-def shows_progress() -> bool:
-    """Whether a progress bar has a terminal to move in: in a log file it would be a line for every step."""
-    return sys.stderr.isatty()
-
-
 @contextmanager
 def stdout_for_results() -> Iterator[None]:
     """Send what libraries print meanwhile to stderr: on stdout are results, and nothing else."""
@@ -45,20 +42,48 @@ def stdout_for_results() -> Iterator[None]:
 
 
 def show(*what: Any) -> None:
-    """Print tables and texts to stdout."""
+    """Print tables and texts to stdout.
+
+    Raises:
+        BrokenPipeError: if nobody reads on.
+    """
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    class Out(Console):
+        def on_broken_pipe(self) -> None:  # rich would leave with code 1
+            raise BrokenPipeError
+
+    console = Out(highlight=False)
     for number, one in enumerate(what):
         if number:
             console.print()
-        console.print(Text(one) if isinstance(one, str) else one)  # names of folders are no mark-up
+        if isinstance(one, Table):
+            _without_cuts(console, one)
+        else:
+            console.print(Text(one) if isinstance(one, str) else one)  # names of folders are no mark-up
+
+
+def _without_cuts(console: Any, table: Any) -> None:
+    """Print a table; where the terminal is narrower than its numbers, it breaks the lines: a number is never cut."""
+    width = console.width
+    needed = console.measure(table, options=console.options.update(max_width=1000)).maximum
+    if needed > width and all(column.no_wrap for column in table.columns):
+        console.width = needed
+    console.print(table)
+    console.width = width
 
 
 def show_json(value: Any) -> None:
     """Print one JSON object to stdout; what is not a finite number is null."""
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    value = plain(value)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:  # escapes say the same to a program
+        text = json.dumps(value, indent=2, allow_nan=False)
+    print(text)
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ..report._frames import too_few_permutations, topic_heads_text
+
 if TYPE_CHECKING:
     from ..probes import ProbeReport
     from ..topics import TopicModel
@@ -49,12 +51,13 @@ def topic_table(topics: TopicModel) -> Table:
     return _table(title, ("topic", "top words", "coherence"), rows, left=("top words",))
 
 
-def facts_table(title: str, facts: dict[str, Any]) -> Table:
+def facts_table(facts: dict[str, Any]) -> Table:
     """Return names and values in two columns."""
-    return _table(title, ("what", "estimate"), [(name, str(value)) for name, value in facts.items()], left=("what",))
+    return _table(None, ("what", "estimate"), [(name, str(value)) for name, value in facts.items()], left=("what",))
 
 
 def _attention(report: ProbeReport) -> Table:
+    headline = report.estimators_frame()
     rows = [
         (
             row["model"],
@@ -63,12 +66,14 @@ def _attention(report: ProbeReport) -> Table:
             f"{row['cross_topic']:.3f}",
             f"{row['ratio']:.3f}",
             _interval(row),
-            f"{row['n_topic_heads']} of {row['n_heads']}",
+            topic_heads_text(row),
         )
-        for row in report.estimators_frame().to_dict("records")
+        for row in headline.to_dict("records")
     ]
     names = ("weights", "pairs compared", "same", "cross", "ratio", "95 % interval", "topic heads")
-    return _table("Attention by topic of the words, mean of all heads (uniform = 1)", names, rows, left=names[:2])
+    table = _table("Attention by topic of the words, mean of all heads (uniform = 1)", names, rows, left=names[:2])
+    table.caption, table.caption_justify = too_few_permutations(headline) or None, "left"
+    return table
 
 
 def _embedding(report: ProbeReport) -> Table:
@@ -106,7 +111,7 @@ def _interval(row: Any) -> str:
     return f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Table:
+def _table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> Table:
     # Few lines and narrow columns: most of these tables fit into 80 characters.
     table = Table(
         title=title,

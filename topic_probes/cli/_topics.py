@@ -8,10 +8,10 @@ from typing import Annotated, Any, no_type_check
 import typer
 
 from .._folders import files_below, kind_of, whole_folder
-from ._config import RUN_FILE, run_file
+from ._config import RUN_FILE, run_file, write_run
 from ._corpus import open_corpus
 from ._options import AsJson, Config, DryRun, Limit, Seed, Split, TextField, TopicsFolder, required
-from ._screen import show, show_json, shows_progress, stdout_for_results
+from ._screen import show, show_json, stdout_for_results
 
 Corpus = Annotated[
     str,
@@ -47,14 +47,11 @@ def topics(
     """Fit topics to a corpus (LDA), and write them to a folder that `probe --topics` reads."""
     documents = open_corpus(corpus, limit=limit, text_field=text_field, split=split)
     if dry_run:
-        from ._estimate import estimate_topics
-        from ._tables import facts_table
+        from ._estimate import estimate_topics, show_estimate
 
-        estimate = estimate_topics(documents, n_topics=n_topics, passes=passes, max_vocabulary=max_vocabulary)
-        if as_json:
-            show_json(estimate.numbers)
-        else:
-            show(facts_table("Nothing was run. Estimates, good to a factor of three:", estimate.shown))
+        show_estimate(
+            estimate_topics(documents, n_topics=n_topics, passes=passes, max_vocabulary=max_vocabulary), as_json
+        )
         return
 
     from ..topics import fit_lda
@@ -71,18 +68,27 @@ def topics(
                 min_passages=min_passages,
                 max_passage_share=max_passage_share,
                 max_vocabulary=max_vocabulary,
-                progress=shows_progress(),
+                progress=True,
             )
         model.save(new)
-        (new / RUN_FILE).write_text(run_file(ctx), encoding="utf-8")
-    labels = model.label_words()
+        write_run(new / RUN_FILE, run_file(ctx))
+    labels, why_not = None, ""
+    try:
+        labels = model.label_words()
+    except ValueError as error:  # no word is at home in one topic: the topics are there all the same
+        why_not = f"No labels: {error}"
     if as_json:
-        found: dict[str, Any] = {"folder": target, "topics": model.to_frame(), "labels": dict(labels.coverage)}
+        coverage = None if labels is None else dict(labels.coverage)
+        found: dict[str, Any] = {"folder": target, "topics": model.to_frame(), "labels": coverage}
         show_json({**found, "n_documents": model.n_documents, "n_tokens": model.n_tokens, "options": model.options})
     else:
         from ._tables import topic_table
 
-        show(topic_table(model), str(labels), f"Topics: {target}")
+        show(
+            topic_table(model),
+            why_not or str(labels),
+            f"Topics: {target} (topic-probes probe MODEL --topics {target} --corpus CORPUS -o DIR)",
+        )
 
 
 def _is_topics_alone(folder: Path) -> bool:

@@ -8,7 +8,6 @@ gensim, heads are chosen on those as well, and measured on the fourth.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -19,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from .._folders import files_below, whole_folder
+from .._folders import whole_folder
 from .._validation import require_count
 from ..corpora import Document, sample_wikipedia
 from ..report import plot_bound, plot_contributions, plot_feature_errors, save_plot
 from ..topics import TopicLabels, fit_lda
+from ._folder import files_of, plain, write_run, write_summary, written_by
 from ._models import open_minilm
 from ._run import HELD_OUT_EVERY, _example, split_articles
 from ._show import Screen
-from ._toy import _plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..dual import HeadDual
 
-_SUMMARY, _KIND = "summary.json", "topic-probes dual"
+_KIND = "topic-probes dual"
 _MODEL = "MiniLM-L6"
 _PASSAGE_TOKENS = 128
 _EXACT, _STEP, _SLOPE = 1e-4, 1e-10, 0.15
@@ -43,7 +42,7 @@ _UNTRAINED = 0.1
 """How far from 0 the difference of untrained weights may be: they are one random draw."""
 _FEATURES, _SEEDS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), 9
 _SMALL, _REAL = "small norms", "this head's norms"
-_READING: dict[str, Any] = {"max_length": 128, "long_documents": "truncate", "progress": False}
+_READING: dict[str, Any] = {"max_length": 128, "long_documents": "truncate"}
 _TOPIC_HEADS = 5
 """One in so many heads is called a topic head."""
 
@@ -76,6 +75,7 @@ def run_dual(
     articles: int | None = None,
     seed: int = 0,
     show: bool = True,
+    run_toml: str | None = None,
 ) -> DualOutcome:
     """Take MiniLM's heads apart as duals, on a passage and over articles; write it to ``folder``, or nothing.
 
@@ -95,12 +95,26 @@ def run_dual(
         articles: read only so many of gensim's 106.
         seed: of topics, random features, simulations and untrained weights.
         show: print tables at the end.
+        run_toml: the options of this run in TOML, written beside the results as ``run.toml``; None for no such file.
 
     Raises:
         TypeError, ValueError: if an argument is out of its range.
         FileExistsError: if ``folder`` holds something else.
         ModuleNotFoundError: if the package that carries the model is not installed.
     """
+    require_dual_options(passage, layer, head, n_topics, articles, seed)
+    screen = Screen(show)
+    with whole_folder(folder, kind="an earlier dual", replaceable=written_by(_KIND)) as new:
+        outcome, tables = _run(new, passage, layer, head, n_topics, articles, seed, screen, run_toml)
+    for table in tables:
+        screen.show(table)
+    screen.show("\n" + _MEANING)
+    screen.written(folder)
+    return outcome
+
+
+def require_dual_options(passage: Any, layer: Any, head: Any, n_topics: Any, articles: Any, seed: Any) -> None:
+    """Raise TypeError or ValueError if an option of :func:`run_dual` is out of its range, or lacks its partner."""
     require_count("n_topics", n_topics, minimum=2)
     require_count("seed", seed, minimum=0)
     if articles is not None:
@@ -109,14 +123,6 @@ def run_dual(
         raise ValueError(f"passage must be a text, or None for one of an article, got {passage!r}")
     if (layer is None) != (head is None):
         raise ValueError(f"layer and head must be given together, or neither, got layer={layer!r} and head={head!r}")
-    screen = Screen(show)
-    with whole_folder(folder, kind="an earlier dual", replaceable=_is_ours) as new:
-        outcome, tables = _run(new, passage, layer, head, n_topics, articles, seed, screen)
-    for table in tables:
-        screen.show(table)
-    screen.show("\n" + _MEANING)
-    screen.written(folder)
-    return outcome
 
 
 def _run(
@@ -128,6 +134,7 @@ def _run(
     articles: int | None,
     seed: int,
     screen: Screen,
+    run_toml: str | None,
 ) -> tuple[DualOutcome, list[Table]]:
     from ..dual import attach_head, simulate_bound, trace
     from ..dual._heads import require_index
@@ -198,20 +205,12 @@ def _run(
     doubts = _doubts(summary)
     summary["doubts"] = doubts
     summary["seconds"] = round(time.monotonic() - started, 1)
-    summary["files"] = sorted(files_below(folder) | {_SUMMARY})
-    summary = _plain(summary)
-    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_run(folder, run_toml)
+    summary["files"] = files_of(folder)
+    summary = plain(summary)
+    write_summary(folder, summary)
     tables = [_numbers_table(summary), _contributions_table(dual.classified(labels)), _by_topic_table(summary)]
     return DualOutcome(summary, tuple(doubts)), tables
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds what an earlier run wrote, by its own list, and nothing else."""
-    try:
-        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-        return summary["kind"] == _KIND and files_below(folder) <= set(summary["files"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
 
 
 def _contributions(

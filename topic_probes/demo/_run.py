@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -10,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._folders import files_below, whole_folder
+from .._folders import whole_folder
 from .._validation import require_one_of
 from ..corpora import Document, sample_wikipedia
 from ..probes import ProbeReport, probe
 from ..topics import TopicLabels, TopicModel, fit_lda
+from ._folder import files_of, plain, write_run, write_summary, written_by
 from ._models import open_minilm, open_smollm2
 from ._pictures import draw_pictures
 from ._show import Screen
 
-_SUMMARY, _KIND = "summary.json", "topic-probes demo"
+_KIND = "topic-probes demo"
 
 HELD_OUT_EVERY = 4
 """Every fourth article is held out: topics are fitted on the others, models are probed on these."""
@@ -56,26 +56,58 @@ class DemoOutcome:
 
 
 def run_demo(
-    folder: Path, *, models: Sequence[str], n_topics: int, articles: int | None, seed: int, show: bool = True
+    folder: Path,
+    *,
+    models: Sequence[str],
+    n_topics: int,
+    articles: int | None,
+    seed: int,
+    show: bool = True,
+    run_toml: str | None = None,
 ) -> DemoOutcome:
     """Run the whole demo and write its tables, pictures and results to ``folder``, all or nothing.
+
+    Args:
+        folder: a new or empty one, or one that this function wrote; that is replaced.
+        models: names of the models to probe, of :data:`MODELS`.
+        n_topics: topics to fit.
+        articles: read only so many of gensim's 106.
+        seed: of topics and untrained weights.
+        show: print tables.
+        run_toml: the options of this run in TOML, written beside the results as ``run.toml``; None for no such file.
 
     Raises:
         FileExistsError: if ``folder`` holds something other than an earlier demo.
         ValueError: for a model that the demo does not know.
         ModuleNotFoundError: if the package that carries a model is not installed.
     """
-    models = tuple(dict.fromkeys(name.strip() for name in models))
-    for name in models:
-        require_one_of("models", name, MODELS)
-    with whole_folder(folder, kind="an earlier demo", replaceable=_is_demo_alone) as new:
-        outcome = _run(new, models, n_topics, articles, seed, Screen(show))
+    models = known_models(models)
+    with whole_folder(folder, kind="an earlier demo", replaceable=written_by(_KIND)) as new:
+        outcome = _run(new, models, n_topics, articles, seed, Screen(show), run_toml)
     Screen(show).written(folder)
     return outcome
 
 
+def known_models(models: Sequence[str]) -> tuple[str, ...]:
+    """Return names of the demo's models, each once.
+
+    Raises:
+        ValueError: for one that the demo does not know.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in models))
+    for name in names:
+        require_one_of("models", name, MODELS)
+    return names
+
+
 def _run(
-    folder: Path, models: Sequence[str], n_topics: int, articles: int | None, seed: int, screen: Screen
+    folder: Path,
+    models: Sequence[str],
+    n_topics: int,
+    articles: int | None,
+    seed: int,
+    screen: Screen,
+    run_toml: str | None,
 ) -> DemoOutcome:
     started = time.monotonic()
     documents = list(sample_wikipedia(limit=articles))
@@ -101,8 +133,10 @@ def _run(
 
     doubts = tuple(doubt for title, report in reports.items() for doubt in _doubts(title, report))
     summary = _summary(topics, labels, reports, time.monotonic() - started)
-    summary["files"] = sorted(files_below(folder) | {_SUMMARY})
-    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_run(folder, run_toml)
+    summary["files"] = files_of(folder)
+    summary = plain(summary)
+    write_summary(folder, summary)
     screen.meaning(reports)
     return DemoOutcome(summary, doubts)
 
@@ -111,15 +145,6 @@ def split_articles(documents: Sequence[Document]) -> tuple[list[Document], list[
     """Return the articles that topics are fitted on, and those that are held out for models to read."""
     fitted_on = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
     return fitted_on, list(documents[::HELD_OUT_EVERY])
-
-
-def _is_demo_alone(folder: Path) -> bool:
-    """Whether a folder holds what an earlier demo wrote, by its own list, and nothing else."""
-    try:
-        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-        return summary["kind"] == _KIND and files_below(folder) <= set(summary["files"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
 
 
 def _write_tables(report: ProbeReport, folder: Path) -> None:

@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 
 from ..probes import ProbeReport
+from ..report._frames import too_few_permutations, topic_heads_text
 from ..topics import TopicLabels, TopicModel
 
 _TOPICS_SHOWN = 12
@@ -89,7 +90,9 @@ def _attention_table(report: ProbeReport) -> Table:
     table.add_column("pairs compared")
     for name in ("same topic", "cross topic", "ratio", "95 % interval", "topic heads"):
         table.add_column(name, justify="right")
-    for row in report.estimators_frame().to_dict("records"):
+    frame = report.estimators_frame()
+    table.caption, table.caption_justify = too_few_permutations(frame) or None, "left"
+    for row in frame.to_dict("records"):
         table.add_row(
             row["model"],
             row["estimator"].replace("_", " "),
@@ -97,7 +100,7 @@ def _attention_table(report: ProbeReport) -> Table:
             f"{row['cross_topic']:.3f}",
             f"{row['ratio']:.3f}",
             f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
-            f"{row['n_topic_heads']} of {row['n_heads']}",
+            topic_heads_text(row),
         )
     return table
 

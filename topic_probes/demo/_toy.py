@@ -6,8 +6,6 @@ Dirichlet documents. Attention is measured by :func:`topic_probes.probe` on docu
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from .._folders import files_below, whole_folder
+from .._folders import whole_folder
 from .._validation import require_count
 from ..corpora import LdaCorpus, lda
 from ..probes import probe
 from ..report import plot_document_attention, plot_stages, plot_topic_matrix, plot_training, save_plot
 from ..topics import TopicLabels
+from ._folder import files_of, plain, write_run, write_summary, written_by
 from ._show import Screen
 
 if TYPE_CHECKING:
     from ..toy import Sweep, ToyRun
 
-_SUMMARY, _KIND = "summary.json", "topic-probes toy"
+_KIND = "topic-probes toy"
 _TOPICS, _WORDS = 10, 10
 _ONE_DRAW = 0.01
 """Added to an untrained model's interval: that is over documents, and the weights are one random draw."""
@@ -111,7 +110,7 @@ CASES: dict[str, ToyCase] = {
 }
 """Name, which is a folder -> case; the number in a title is that of the outcome."""
 
-_GRID = {
+GRID: dict[str, Any] = {
     "optimizer": ["adamw", "sgd"],
     "learning_rate": {"adamw": [0.001, 0.003, 0.01], "sgd": [10.0, 30.0, 100.0]},
     "loss": ["cross_entropy", "squared"],
@@ -119,6 +118,7 @@ _GRID = {
     "steps": 400,
     "n_documents": 500,
 }
+"""Settings of the grid that shows which matrix grows first, for ``sweep``."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ def run_toy(
     n_jobs: int = 2,
     seed: int = 0,
     show: bool = True,
+    run_toml: str | None = None,
 ) -> ToyOutcome:
     """Generate, train, probe, compare with theory and draw; write all of it to ``folder``, or nothing.
 
@@ -152,6 +153,7 @@ def run_toy(
         n_jobs: processes for the grid.
         seed: of documents, weights, masks and intervals.
         show: print a table at the end.
+        run_toml: the options of this run in TOML, written beside the results as ``run.toml``; None for no such file.
 
     Raises:
         TypeError, ValueError: if a number is out of its range.
@@ -162,14 +164,16 @@ def run_toy(
     if n_jobs != -1:
         require_count("n_jobs", n_jobs)
     screen = Screen(show)
-    with whole_folder(folder, kind="an earlier toy laboratory", replaceable=_is_ours) as new:
-        outcome = _run(new, steps, grid, n_jobs, seed, screen)
+    with whole_folder(folder, kind="an earlier toy laboratory", replaceable=written_by(_KIND)) as new:
+        outcome = _run(new, steps, grid, n_jobs, seed, screen, run_toml)
     screen.show(_table_of(outcome.summary))
     screen.written(folder)
     return outcome
 
 
-def _run(folder: Path, steps: int, grid: bool, n_jobs: int, seed: int, screen: Screen) -> ToyOutcome:
+def _run(
+    folder: Path, steps: int, grid: bool, n_jobs: int, seed: int, screen: Screen, run_toml: str | None
+) -> ToyOutcome:
     import pandas as pd
 
     started = time.monotonic()
@@ -211,24 +215,16 @@ def _run(folder: Path, steps: int, grid: bool, n_jobs: int, seed: int, screen: S
         from ..toy import sweep
 
         screen.step("training 24 runs: when does each matrix grow")
-        found = sweep(**_GRID, seed=seed, n_jobs=n_jobs, progress=False)
+        found = sweep(**GRID, seed=seed, n_jobs=n_jobs, progress=True)
         summary["two_stages"], more = _two_stages(folder, found)
         doubts += more
     summary["doubts"] = doubts
     summary["seconds"] = round(time.monotonic() - started, 1)
-    summary["files"] = sorted(files_below(folder) | {_SUMMARY})
-    summary = _plain(summary)
-    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_run(folder, run_toml)
+    summary["files"] = files_of(folder)
+    summary = plain(summary)
+    write_summary(folder, summary)
     return ToyOutcome(summary, tuple(doubts))
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds what an earlier run wrote, by its own list, and nothing else."""
-    try:
-        summary = json.loads((folder / _SUMMARY).read_text(encoding="utf-8"))
-        return summary["kind"] == _KIND and files_below(folder) <= set(summary["files"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
 
 
 def _model(case: ToyCase, corpus: LdaCorpus, seed: int) -> Any:
@@ -241,7 +237,7 @@ def _model(case: ToyCase, corpus: LdaCorpus, seed: int) -> Any:
 def _train(case: ToyCase, corpus: LdaCorpus, steps: int, seed: int) -> ToyRun:
     from ..toy import train
 
-    options = {"steps": steps, "batch_size": 64, "progress": False, "seed": seed, **case.training}
+    options = {"steps": steps, "batch_size": 64, "progress": True, "seed": seed, **case.training}
     # What has a number of steps of its own is not made longer than asked for.
     return train(_model(case, corpus, seed), corpus, **{**options, "steps": min(steps, options["steps"])})
 
@@ -345,17 +341,6 @@ def _two_stages(folder: Path, found: Sweep) -> tuple[dict[str, Any], list[str]]:
     if topics.fraction == 1:
         return summary, []
     return summary, [f"two stages: topics come into W_V first in {topics.fraction:.0%} of the runs, and should in all"]
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold: numpy's numbers as Python's, NaN as null."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _table_of(summary: dict[str, Any]) -> Table:

@@ -52,7 +52,7 @@ class RowPlan:
     counts: Float[np.ndarray, " column"]
     """[column] numbers of pairs, or Mantel-Haenszel weights; query words for ``special``."""
     key_weights: Tensor
-    """[key_pos, 4] real tokens, special ones, 1 / pieces of the word, words."""
+    """[4, key_pos] real tokens, special ones, 1 / pieces of the word, words."""
     queries: Tensor
     """[query] positions of the tokens of words that count."""
     query_share: Tensor
@@ -146,11 +146,11 @@ def plan_row(
     counts[len(PAIR_CLASSES)] = n_queries
 
     pieces = key.word_tokens
-    key_weights = np.zeros((len(key), 4))
-    key_weights[:, 0] = 1.0
-    key_weights[:, 1] = key.window.is_special
-    key_weights[pieces.token, 2] = 1.0 / pieces.pieces[pieces.word]
-    key_weights[pieces.token, 3] = 1.0
+    key_weights = np.zeros((4, len(key)))
+    key_weights[0] = 1.0
+    key_weights[1] = key.window.is_special
+    key_weights[2, pieces.token] = 1.0 / pieces.pieces[pieces.word]
+    key_weights[3, pieces.token] = 1.0
 
     def on_device(values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
@@ -158,8 +158,8 @@ def plan_row(
     def at_queries(values: np.ndarray) -> Tensor:
         return on_device(values[asking].astype(np.float64))
 
-    keys = torch.zeros((positions.n_key, 4), dtype=torch.float64, device=device)
-    keys[positions.key] = on_device(key_weights)
+    keys = torch.zeros((4, positions.n_key), dtype=torch.float64, device=device)
+    keys[:, positions.key] = on_device(key_weights)
     words = key.places[pieces.token]
     asking = np.flatnonzero(share)
     entry = np.zeros(len(query), dtype=np.int64)

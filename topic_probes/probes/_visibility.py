@@ -69,12 +69,14 @@ class Visibility:
         for number, pattern in enumerate(patterns):
             seen = (pattern > 0).any(dim=0).cpu()
             place = torch.arange(len(seen)) if places is None else places[number]
-            offset = place[:, None] - place[None, :]
-            looks.append((seen, offset))
-            if seen.any():
-                self.longest = max(self.longest, int(offset.max()) + 1)
-                self.back = max(self.back, int(offset[seen].max()))
-                self.ahead = max(self.ahead, -int(offset[seen].min()))
+            looks.append((seen, place))
+            sees = seen.any(dim=1)
+            if sees.any():
+                of_queries, seen_by_them = place[sees], seen[sees].byte()
+                nearest, farthest = place[seen_by_them.argmax(dim=1)], place[-1 - seen_by_them.flip(1).argmax(dim=1)]
+                self.longest = max(self.longest, int(place[-1] - place[0]) + 1)
+                self.back = max(self.back, int((of_queries - nearest).max()))
+                self.ahead = max(self.ahead, int((farthest - of_queries).max()))
         if self.stated == "causal" and self.ahead > 0:
             raise PatternError(
                 f"a query of layer {layer} sees {self.ahead} keys ahead, and visibility='causal' was stated: "
@@ -90,23 +92,25 @@ class Visibility:
                     stacklevel=2,
                 )
                 return
-            self._doubt(layer, max(self._share(seen, offset) for seen, offset in looks))
+            self._doubt(layer, max(self._share(seen, place) for seen, place in looks))
 
     def _saturated(self, looks: Sequence[tuple[Tensor, Tensor]]) -> bool:
         """Return whether most queries give weight to one key only, in rows long enough to tell and without holes."""
         n_keys = [
             seen.sum(dim=1)
-            for seen, offset in looks
-            if len(seen) >= _LONG_ENOUGH and int(offset.max()) + 1 == len(seen)
+            for seen, place in looks
+            if len(seen) >= _LONG_ENOUGH and int(place[-1] - place[0]) + 1 == len(seen)
         ]
         if not n_keys:
             return False
         seen = torch.cat(n_keys)
         return int((seen == 1).sum()) > _SATURATED * int((seen > 0).sum())
 
-    def _share(self, seen: Tensor, offset: Tensor) -> float:
+    def _share(self, seen: Tensor, place: Tensor) -> float:
         """Return the share of keys in reach that have any weight, over the queries that see anything."""
-        in_reach = (offset <= self.back) & (-offset <= self.ahead) & seen.any(dim=1)[:, None]
+        at = place[seen.any(dim=1)]
+        after_last = torch.searchsorted(place, at + self.ahead, right=True)
+        in_reach = after_last - torch.searchsorted(place, at - self.back)
         return int(seen.sum()) / max(int(in_reach.sum()), 1)
 
     def _doubt(self, layer: Site | int, share: float) -> None:

@@ -89,6 +89,6 @@ def too_few_permutations(headline: DataFrame) -> str:
     if not wanted:
         return ""
     return (
-        f"+: more heads lie above all {headline['n_permutations'].iloc[0]} permutations, which are too few to count them; "
-        f"{max(wanted):.0f} or more would do"
+        f"+: more heads lie above all {headline['n_permutations'].iloc[0]} permutations, which are too few to count "
+        f"them; {max(wanted):.0f} or more would do"
     )

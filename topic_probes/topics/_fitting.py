@@ -21,7 +21,7 @@ from .._errors import CorpusError
 from .._progress import progress_bar
 from .._validation import require_count, require_fraction
 from .._words import WORD_RULE, find_words, normalise
-from ..corpora import CorpusLike, as_corpus
+from ..corpora import CorpusLike, Document, as_corpus
 from ..corpora._document import Corpus
 from . import _gensim
 from ._model import TopicModel
@@ -215,10 +215,7 @@ def _read(corpus: Corpus, passage_words: int | None, stop_words: frozenset[str],
     document_of: list[int] = []
     counted = {"documents": 0, "without_text": 0, "tokens": 0}
 
-    def passages() -> Iterator[list[int]]:
-        documents = progress_bar(
-            corpus, description="Reading documents", unit="documents", total=corpus.expected, enabled=progress
-        )
+    def passages(documents: Iterable[Document]) -> Iterator[list[int]]:
         for document in documents:
             counted["documents"] += 1
             if document.text is None:
@@ -230,7 +227,10 @@ def _read(corpus: Corpus, passage_words: int | None, stop_words: frozenset[str],
                 document_of.append(counted["documents"] - 1)
                 yield [index.setdefault(word, len(index)) for word in passage if word not in stop_words]
 
-    bags = Bags.of(passages())
+    with progress_bar(
+        corpus, description="Reading documents", unit="documents", total=corpus.expected, enabled=progress
+    ) as documents:
+        bags = Bags.of(passages(documents))
     return _Passages(
         corpus.name,
         bags,

@@ -65,7 +65,7 @@ class Loop:
             step, best, n_since_best = found.step, found.best, found.n_since_best
             self.rows = found.history.to_dict("records")
         losses: list[float] = []
-        with progress_bar(description="training", unit="steps", total=steps, enabled=show) as bar:
+        with progress_bar(description="Training", unit="steps", total=steps, enabled=show) as bar:
             bar.update(step)
             while True:
                 if not self.rows or (step > self.rows[-1]["step"] and (step % record_every == 0 or step == steps)):

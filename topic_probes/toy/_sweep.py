@@ -327,7 +327,7 @@ def _run_all(runs: list[dict[str, Any]], n_jobs: int, progress: bool) -> list[tu
 
     # As a generator the results come in the order of the runs, each as soon as it is there: the bar moves.
     found = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_run)(settings) for settings in runs)
-    return list(progress_bar(found, description="sweep", unit="runs", total=len(runs), enabled=progress))
+    return list(progress_bar(found, description="Sweep", unit="runs", total=len(runs), enabled=progress))
 
 
 def _run(settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
