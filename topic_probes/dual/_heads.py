@@ -33,6 +33,7 @@ from ..probes._hooks import (
     pattern_hooks,
     require_all_fired,
     require_probeable,
+    run_until,
 )
 from ..tokens._tokenizer import TokenizerView
 
@@ -125,7 +126,8 @@ def part_names(model: Any, layer: int) -> dict[str, str]:
         PatternError: if q, k, v or z is missing.
     """
     names = {part: f"blocks.{layer}.attn.hook_{part}" for part in _PARTS}
-    there = {part: name for part, name in names.items() if name in model.hook_dict}
+    known = model.hook_dict  # some models make it anew each time
+    there = {part: name for part, name in names.items() if name in known}
     missing = [names[part] for part in ("q", "k", "v", "z") if part not in there]
     if missing:
         raise PatternError(
@@ -179,7 +181,7 @@ def read_layers(
     token_ids: Tensor,
     mask: Tensor | None = None,
     layers: Sequence[int] | None = None,
-    extra: Iterable[tuple[str, Callable[..., Any]]] = (),
+    extra: Sequence[tuple[str, Callable[..., Any]]] = (),
 ) -> dict[int, LayerHeads]:
     """Run one row through the model and return its heads, layer by layer.
 
@@ -188,7 +190,8 @@ def read_layers(
         token_ids: [1, pos] ids.
         mask: [1, pos] 1 for real tokens, or None.
         layers: the layers wanted, negative ones from the end; None for all that have attention.
-        extra: further hooks for the same pass, pairs (name, ``fn(tensor, *, hook)``).
+        extra: further hooks for the same pass, pairs (name, ``fn(tensor, *, hook)``); without any the pass ends
+            with the last layer's heads.
 
     Raises:
         TypeError, ValueError, PatternError: for a model that cannot be hooked, has no such layer, makes no pattern, or
@@ -209,10 +212,10 @@ def read_layers(
 
         return keep
 
+    parts = {layer: part_names(model, layer) for layer in names}
     for layer, name in names.items():
         hooks.append((name, keeping(layer, "pattern")))
-        hooks += [(hook, keeping(layer, part)) for part, hook in part_names(model, layer).items()]
-    device = device_of(model)
+        hooks += [(hook, keeping(layer, part)) for part, hook in parts[layer].items()]
     # Some models hide nothing without a mask and others everything behind it, so one is passed wherever it is taken.
     argument = mask_argument(model)
     if argument is None and mask is not None and not bool(mask.all()):
@@ -220,11 +223,13 @@ def read_layers(
             f"attention_mask must hide nothing, for {describe(model)} takes no mask, got one that hides "
             f"{int((mask == 0).sum())} positions: leave the pads out of tokens"
         )
-    given = torch.ones_like(token_ids) if mask is None else mask
-    with torch.no_grad(), model.hooks(fwd_hooks=[*hooks, *extra]):
-        model.forward(token_ids.to(device), **({} if argument is None else {argument: given.to(device)}))
-    require_patterns(model, names, {layer for layer, parts in found.items() if "pattern" in parts})
-    return {layer: _as_heads(model, layer, parts, dtypes[layer]) for layer, parts in found.items()}
+    device = device_of(model)
+    given = None if argument is None else (torch.ones_like(token_ids) if mask is None else mask).to(device)
+    # Unless somebody else reads on. Some models hand out a pattern only after what the heads made of it.
+    last = [] if extra else [names[max(names)], *parts[max(names)].values()]
+    run_until(model, token_ids.to(device), given, [*hooks, *extra], last)
+    require_patterns(model, names, {layer for layer, read in found.items() if "pattern" in read})
+    return {layer: _as_heads(model, layer, read, dtypes[layer]) for layer, read in found.items()}
 
 
 def _as_heads(model: Any, layer: int, parts: dict[str, Tensor], dtype: torch.dtype) -> LayerHeads:

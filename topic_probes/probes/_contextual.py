@@ -401,7 +401,7 @@ def _run(model: HookableModel, token_ids: Tensor, mask: Tensor, hooks: dict[int,
     device = device_of(model)
     on_device = mask.to(device) if mask_argument(model) is not None else None
     fwd_hooks = [(names[layer], function) for layer, function in hooks.items()]
-    run_until(model, token_ids.to(device), on_device, fwd_hooks, names[max(names)])
+    run_until(model, token_ids.to(device), on_device, fwd_hooks, [names[max(names)]])
 
 
 def _heeds_mask(model: HookableModel, batch: Batch, names: dict[int, str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
@@ -282,7 +282,7 @@ def run_until_pattern(
             no decoder, or for those that the model makes itself.
     """
     last = max(names, key=lambda site: site.when)
-    run_until(model, token_ids, mask, [(names[site], hook) for site, hook in hooks.items()], names[last], decoder_ids)
+    run_until(model, token_ids, mask, [(names[site], hook) for site, hook in hooks.items()], [names[last]], decoder_ids)
 
 
 def run_until(
@@ -290,29 +290,37 @@ def run_until(
     token_ids: Tensor,
     mask: Tensor | None,
     fwd_hooks: Sequence[tuple[str, Any]],
-    last: str,
+    last: Sequence[str],
     decoder_ids: Tensor | None = None,
 ) -> None:
-    """Run the model until a hook point has been passed, without gradient.
+    """Run the model until some hook points have been passed, without gradient.
 
     Args:
         model: any TransformerLens model.
         token_ids: [batch, pos] ids.
         mask: [batch, pos] 1 for real tokens, or None.
         fwd_hooks: pairs (hook name, ``fn(tensor, *, hook)``).
-        last: name of the last hook point that is wanted; its own hooks still run.
+        last: names of the last hook points that are wanted, in any order; their own hooks still run. None of them
+            for the whole model, which also runs to its end if one of them is never passed.
         decoder_ids: [batch, pos] ids of the decoder, see :func:`run_until_pattern`.
     """
+    to_come = set(last)
 
-    def stop(tensor: Tensor, *, hook: Any) -> None:
-        raise _Enough
+    def passed(name: str) -> Callable[..., None]:
+        def stop(tensor: Tensor, *, hook: Any) -> None:
+            to_come.discard(name)
+            if not to_come:
+                raise _Enough
+
+        return stop
 
     arguments = {} if mask is None else {str(mask_argument(model)): mask}
     if decoder_ids is not None:
         arguments["decoder_input_ids"] = decoder_ids
         if mask is not None:
             arguments["decoder_attention_mask"] = mask
-    with torch.no_grad(), model.hooks(fwd_hooks=[*fwd_hooks, (last, stop)]), suppress(_Enough):
+    stops = [(name, passed(name)) for name in last]
+    with torch.no_grad(), model.hooks(fwd_hooks=[*fwd_hooks, *stops]), suppress(_Enough):
         model.forward(token_ids, **arguments)
 
 
