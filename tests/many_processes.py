@@ -118,6 +118,16 @@ def main(folder: Path) -> dict[str, Any]:
         one.get("error")
         for one in together(folder, "other", 2, lambda rank: run(model, documents, seed=rank, **shared))
     ]
+    for name, read in {
+        "one reads fewer": lambda rank: documents[: len(documents) - 3 * rank],
+        "one reads backwards": lambda rank: documents[::-1] if rank else documents,
+    }.items():
+        outcomes[name] = [
+            one.get("error")
+            for one in together(
+                folder, name.replace(" ", "-"), 2, lambda rank, read=read: run(model, read(rank), **shared)
+            )
+        ]
     kept = {"checkpoint": folder / "kept", "resume": True, "checkpoint_every": 1, **shared}
     alone = numbers_of(run(model, documents))
     for time in ("first", "again"):

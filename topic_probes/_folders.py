@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ def whole_folder(folder: str | os.PathLike, *, kind: str, replaceable: Callable[
     try:
         new.mkdir()
         yield new
+        _to_disk(new)
         if target.exists():
             target.replace(old)
         try:
@@ -59,8 +60,20 @@ def whole_folder(folder: str | os.PathLike, *, kind: str, replaceable: Callable[
             if old.exists():
                 old.replace(target)
             raise
+        _to_disk(target.parent, inside=False)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def _to_disk(folder: Path, *, inside: bool = True) -> None:
+    """Wait until a folder, and what is in it, would outlive a loss of power; not every system can say."""
+    for path in [*(folder.rglob("*") if inside else ()), folder]:
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -76,7 +89,9 @@ def write_folder(
     Raises:
         FileExistsError: if ``folder`` holds something that is not an earlier save of the same kind.
         ValueError: if the description is too long to be read again.
+        OSError: if it cannot be written, as on a full disk.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     def is_earlier(old: Path) -> bool:
@@ -84,7 +99,10 @@ def write_folder(
 
     with whole_folder(folder, kind=f"a saved {kind}", replaceable=is_earlier) as new:
         (new / _DESCRIPTION).write_bytes(_as_json({"kind": kind, "format": _FORMAT, **description}))
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, new / _ARRAYS)
+        try:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, new / _ARRAYS)
+        except SafetensorError as error:  # which is no OSError
+            raise OSError(f"{folder} cannot be written ({error}): make room, or write to another folder") from error
     return Path(folder)
 
 

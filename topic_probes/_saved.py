@@ -42,6 +42,8 @@ class Stored(NamedTuple):
     """Whether NaN and infinity are refused."""
     optional: bool = False
     """Whether it may be missing."""
+    signed: bool = True
+    """Whether it may be negative, where it is not of counts."""
 
 
 class _Entry(NamedTuple):
@@ -77,7 +79,7 @@ def require_numbers(arrays: Mapping[str, np.ndarray], rules: Mapping[str, Stored
         rule = _rule_of(name, rules)
         if rule is None:
             continue
-        if rule.whole and array.size and array.min() < 0:
+        if (rule.whole or not rule.signed) and array.size and array.min() < 0:
             raise ValueError(f"array {name!r:.80} must not be negative, got {array.min()}")
         if not rule.whole and rule.finite and not np.isfinite(array).all():
             raise ValueError(f"array {name!r:.80} must be finite, got NaN or infinity")

@@ -180,7 +180,7 @@ def test_results_of_another_kind_do_not_merge() -> None:
         (run(model, max_length=9), "max_length"),
         (run(model, layers=[0]), "layers"),
         (run(model, weights="untrained"), "weights"),
-        (run(helpers.build(ONE, seed=5)), "weights_sample"),
+        (run(helpers.build(ONE, seed=5)), "weights_digest"),
     ):
         with pytest.raises(ValueError, match=f"measured alike can be merged: .*{message}"):
             one.merge(other)

@@ -77,6 +77,14 @@ def test_processes_that_are_called_otherwise_are_refused(found: dict[str, Any]) 
         assert "all processes must probe alike: seed is 0 in process 0 and 1 in process 1" in error
 
 
+def test_processes_that_read_other_documents_are_refused(found: dict[str, Any]) -> None:
+    """A stale copy on one machine, or a list in another order, would lose documents and count others twice."""
+    for error in found["one reads fewer"]:
+        assert "must read the same documents: process 0 read 23 documents, and process 1 20; no process has" in error
+    for error in found["one reads backwards"]:
+        assert "those of process 1 are others than those of process 0, or in another order" in error
+
+
 def test_several_processes_keep_states_and_go_on_from_them(found: dict[str, Any]) -> None:
     require_equal(found["kept, first"])
     require_equal(found["kept, again"])

@@ -669,13 +669,16 @@ def test_a_fact_that_does_not_fit_is_one_sentence(
     sentence(caught.value)
 
 
-def test_counts_below_zero_are_refused(saved_folders: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [("n_documents", np.int64), ("counts", np.float64), ("curve.weights", np.float64)]
+)
+def test_counts_below_zero_are_refused(saved_folders: dict[str, Path], tmp_path: Path, name: str, kind: type) -> None:
     shutil.copytree(saved_folders["attention result"], tmp_path / "saved")
     path = tmp_path / "saved" / "arrays.safetensors"
     head, data = head_of(path)
-    start, _ = head["n_documents"]["data_offsets"]
-    write_head(path, head, data[:start] + np.int64(-1).tobytes() + data[start + 8 :])
-    with pytest.raises(ValueError, match="'n_documents' must not be negative"):
+    start, _ = head[name]["data_offsets"]
+    write_head(path, head, data[:start] + kind(-1).tobytes() + data[start + 8 :])
+    with pytest.raises(ValueError, match=f"'{name}' must not be negative"):
         AttentionResult.load(tmp_path / "saved")
 
 

@@ -40,7 +40,7 @@ def test_merged_halves_have_the_groups_and_intervals_of_the_whole(way) -> None:
 def test_results_of_other_weights_do_not_merge() -> None:
     """Two checkpoints of one name are two models."""
     one, other = (by_probe(helpers.build(KIND, seed=seed), DOCUMENTS) for seed in (0, 9))
-    with pytest.raises(ValueError, match="weights_sample"):
+    with pytest.raises(ValueError, match="weights_digest"):
         one.merge(other)
 
 

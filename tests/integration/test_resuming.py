@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import helpers
 from topic_probes import CorpusError, ProbeReport, TopicLabels, probe
@@ -153,8 +155,42 @@ def test_a_state_that_was_refused_stays_as_it_was(model: Any, kept: Path) -> Non
 
 
 def test_a_state_of_other_weights_is_refused(kept: Path) -> None:
-    with pytest.raises(ValueError, match=r"weights_sample is '.*' there and '.*' now"):
+    with pytest.raises(ValueError, match=r"weights_digest is '.*' there and '.*' now"):
         run(helpers.build(helpers.KINDS[0], seed=5), kept, resume=True)
+
+
+def test_a_model_in_which_one_weight_was_changed_is_another(model: Any, kept: Path) -> None:
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        weights = max(changed.parameters(), key=torch.numel)
+        weights[-1, -2] += 0.5
+    with pytest.raises(ValueError, match=r"weights_digest is '.*' there and '.*' now"):
+        run(changed, kept, resume=True)
+
+
+def test_links_in_the_folder_are_not_followed(model: Any, tmp_path: Path) -> None:
+    """A lock that is a link would be written through."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "states").mkdir()
+    (tmp_path / "states" / "lock").symlink_to(tmp_path / "thesis.tex")
+    with pytest.raises(FileExistsError, match="holds 'lock', which is no checkpoint: choose another folder"):
+        run(model, tmp_path / "states")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception of safetensors for it is no OSError."""
+    import safetensors.numpy
+
+    def full(*_: Any) -> None:
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    with pytest.raises(OSError, match=r"cannot be written \(.*No space left on device.*\): make room, or write to"):
+        run(model, tmp_path / "states")
+    assert [path.name for path in (tmp_path / "states").iterdir()] == ["lock"]
 
 
 def test_a_state_is_not_written_over_unasked(model: Any, kept: Path) -> None:

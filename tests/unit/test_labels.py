@@ -127,3 +127,14 @@ def test_topics_beyond_the_number_of_topics_are_refused():
 def test_the_constructor_takes_only_what_is_in_order(topics_of, n_topics, names):
     with pytest.raises(ValueError, match="must"):
         TopicLabels(topics_of, n_topics, topic_names=names)
+
+
+def test_equal_labels_are_in_one_order() -> None:
+    """Permutations are drawn by rows, so the order in which words were given would change p-values."""
+    one, other = ({word: number % 2 for number, word in order} for order in (WORDS, WORDS[::-1]))
+    labels = TopicLabels.from_dict(one)
+    assert list(labels.topics_of) == list(TopicLabels.from_dict(other).topics_of) == sorted(one)
+    assert labels == TopicLabels.from_dict(other)
+
+
+WORDS = list(enumerate(("dog", "cat", "apple", "zebra")))

@@ -8,6 +8,7 @@ import html.parser
 import itertools
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,10 @@ def test_the_file_is_replaced_and_its_folder_made(tmp_path: Path, one: ProbeRepo
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
     with pytest.raises(IsADirectoryError, match=r"add a name such as report\.html"):
         one.to_html(path.parent)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(path.parent / "pipe")
+        with pytest.raises(FileExistsError, match="which is a device or a pipe: choose another name"):
+            one.to_html(path.parent / "pipe")
 
 
 def test_the_same_report_gives_the_same_file(tmp_path: Path, one: ProbeReport, page: tuple) -> None:

@@ -210,10 +210,12 @@ def probe(
                     },
                 )
         except KeyboardInterrupt:
-            kept = "what was counted up to the last checkpoint" if folder.has_state else "no checkpoint yet"
-            raise StoppedError(
-                f"stopped before the end; {target} holds {kept}: call again with --resume to go on from there"
-            ) from None
+            kept = (
+                "what was counted up to the last checkpoint: call again with --resume to go on from there"
+                if folder.has_state
+                else "nothing yet: call again with --resume to begin anew in it"
+            )
+            raise StoppedError(f"stopped before the end; {target} holds {kept}") from None
         except BaseException:
             if is_first:
                 folder.forget_if_empty()

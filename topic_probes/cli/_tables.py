@@ -9,8 +9,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..report._frames import too_few_permutations, topic_heads_text
-
 if TYPE_CHECKING:
     from ..probes import ProbeReport
     from ..topics import TopicModel
@@ -57,6 +55,8 @@ def facts_table(facts: dict[str, Any]) -> Table:
 
 
 def _attention(report: ProbeReport) -> Table:
+    from ..report._frames import too_few_permutations, topic_heads_text
+
     headline = report.estimators_frame()
     rows = [
         (

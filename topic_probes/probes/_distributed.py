@@ -7,13 +7,16 @@ is also how ``datasets.distributed.split_dataset_by_node`` splits a stream whose
 
 What makes the result that of one process, up to the rounding of float64 sums:
 
-- a row's numbers do not depend on the rows beside it, and groups of documents are made from ids alone;
+- a row's numbers do not depend on the rows beside it, and groups of documents are made from ids alone (but the model
+  rounds by how far a row is padded: in single precision, ratios differ by some 1e-10);
 - sums and tallies are added up at the end, and the widest reach is kept of each site;
 - the reach is learned from rows, and decides how a later row is counted where attention is saturated. So all
   processes first learn from the batch with which one process would begin, and then count their own documents.
 
 The last point is exact wherever a pattern shows what a query may see. Where it does not, and later documents widen
 the reach, the order of documents matters, as it does in one process; ``visibility=`` stated by the caller ends that.
+
+All must read the same documents: at the end they compare how many there were, and a digest of them.
 
 Processes tell each other JSON and arrays. No pickle is sent or read.
 """
@@ -77,7 +80,8 @@ class Processes:
     def add_up(self, array: np.ndarray) -> np.ndarray:
         """Return the sum of an array over all processes; all get the same."""
         tensor = torch.from_numpy(np.array(array)).to(self._device)
-        self._dist.all_reduce(tensor)
+        with self._connected():
+            self._dist.all_reduce(tensor)
         return tensor.cpu().numpy()
 
     def require_alike(self, settings: Mapping[str, Any]) -> None:
@@ -91,6 +95,23 @@ class Processes:
             found = differences(told[0], other, "in process 0", f"in process {rank}")
             if found:
                 raise ValueError(f"all processes must probe alike: {found}; call probe with the same arguments in all")
+
+    def require_one_corpus(self, n_documents: int, digest: str) -> None:
+        """Raise ValueError in all processes if one has read other documents than the first.
+
+        Args:
+            n_documents: how many this one went through, its own and those of others.
+            digest: of all of them, in order.
+        """
+        told = self.share({"n": n_documents, "digest": digest})
+        for rank, other in enumerate(told):
+            if other != told[0]:
+                how = (
+                    f"process 0 read {told[0]['n']} documents, and process {rank} {other['n']}"
+                    if other["n"] != told[0]["n"]
+                    else f"those of process {rank} are others than those of process 0, or in another order"
+                )
+                raise ValueError(f"all processes must read the same documents: {how}; no process has a result")
 
     def all_or_none(self, work: Callable[[], None]) -> None:
         """Do some work in every process, and raise in all of them if it failed in one.
@@ -139,8 +160,20 @@ class Processes:
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
         found = [torch.empty_like(tensor) for _ in range(self.n)]
-        self._dist.all_gather(found, tensor)
+        with self._connected():
+            self._dist.all_gather(found, tensor)
         return found
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say in a sentence what a broken connection means."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"process {self.rank} of {self.n} lost the others, of which one has probably died: start all of them "
+                f"again, with resume=True if there is a checkpoint ({str(error).splitlines()[0]:.120})"
+            ) from error
 
 
 def widest(known: list[Visibility]) -> Visibility:

@@ -132,7 +132,7 @@ def _settings(report: Any, labels: TopicLabels | None, topics: TopicModel | None
         if each.embedding is not None:
             add(f"embedding, {name}", {"matrix": each.embedding.matrix, "n_labelled": each.embedding.n_labelled})
     if report.baseline is not None:
-        add("untrained twin", {"weights_sample": report.baseline.attention.options.get("weights_sample")})
+        add("untrained twin", {"weights_digest": report.baseline.attention.options.get("weights_digest")})
     if report.contextual is not None:
         add("words in context", {**(report.contextual.tally or {}), "vectors": report.contextual.matrix})
     if labels is not None:

@@ -197,6 +197,7 @@ def probe(
         count()
     else:
         processes.all_or_none(count)
+        processes.require_one_corpus(corpus_reading.place.n_documents, corpus_reading.place.digest)
         for counter in run.counters.values():
             processes.reduce(counter)
         reader.tally = processes.reduce_tally(reader.tally)

@@ -30,6 +30,8 @@ class CorpusReading:
         self.share = (0, 1) if processes is None else (processes.rank, processes.n)
         """Rank and number of processes."""
         self.progress = progress and self.share[0] == 0
+        self.place = Place()
+        """How far the corpus has been read; with a digest of its documents where another run must read the same."""
 
     def count(self, run: Run, states: CheckpointFolder | None) -> None:
         """Count all documents of this share, writing states on the way.
@@ -42,9 +44,8 @@ class CorpusReading:
             ValueError: if the state to go on from is damaged, or of another run or corpus.
         """
         found = None if states is None else states.read()
-        place = Place()
         if found is not None:
-            place, self.reader.tally, run.state = found
+            self.place, self.reader.tally, run.state = found
         elif self.share[1] > 1:
             # What one process knows after its first batch, all of several know before theirs.
             first = stretches((self.reader.windows(document) for document in self.corpus), run.limits)
@@ -53,18 +54,16 @@ class CorpusReading:
         with progress_bar(
             self.corpus, description="Probing", unit="documents", total=self.corpus.expected, enabled=self.progress
         ) as documents:
-            for windows in stretches(self._windows(documents, place, states), run.limits):
+            for windows in stretches(self._windows(documents, states), run.limits):
                 run.count(windows)
-                if states is not None and states.is_due(place):
-                    states.write(place, self.reader.tally, run.state)
+                if states is not None and states.is_due(self.place):
+                    states.write(self.place, self.reader.tally, run.state)
         if states is not None:
-            states.write(place, self.reader.tally, run.state)
+            states.write(self.place, self.reader.tally, run.state)
 
-    def _windows(
-        self, documents: Iterable[Document], place: Place, states: CheckpointFolder | None
-    ) -> Iterator[Iterable[Window]]:
-        """Yield the windows of each document, none for those of others, and move ``place`` along."""
-        rank, n_processes = self.share
+    def _windows(self, documents: Iterable[Document], states: CheckpointFolder | None) -> Iterator[Iterable[Window]]:
+        """Yield the windows of each document, none for those of others, and move the place along."""
+        (rank, n_processes), place = self.share, self.place
         before = Place()
         n_before, digest = place.n_documents, place.digest
         for document in documents:
@@ -75,7 +74,7 @@ class CorpusReading:
                     break
                 continue
             is_ours = place.n_documents % n_processes == rank
-            if states is None:
+            if states is None and n_processes == 1:
                 place.n_documents += 1
             else:
                 place.take(document)

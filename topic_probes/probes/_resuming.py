@@ -97,8 +97,9 @@ class CheckpointFolder:
         newest = states[-1]
         try:
             description, arrays = read_folder(newest, kind=KIND)
-        except FileNotFoundError as error:
-            raise ValueError(f"checkpoint {self.shown} is damaged ({error}): remove it, and begin anew") from error
+        except (FileNotFoundError, ValueError) as error:
+            reason = str(error).removesuffix(": save again")
+            raise ValueError(f"checkpoint {self.shown} cannot be read ({reason}): remove it, and begin anew") from error
         with reading(self.shown, KIND):
             if description.pop("checksum") != _checksum(description, arrays):
                 raise ValueError(
@@ -172,9 +173,7 @@ def checkpoint_folder(
     rank, n = share
     if target.exists() and not target.is_dir():
         raise FileExistsError(f"checkpoint {shown} is a file: choose another folder")
-    foreign = (
-        sorted(path.name for path in target.iterdir() if not _OURS.fullmatch(path.name)) if target.exists() else []
-    )
+    foreign = sorted(path.name for path in target.iterdir() if not _is_ours(path)) if target.exists() else []
     if foreign:
         raise FileExistsError(f"checkpoint {shown} holds {foreign[0]!r}, which is no checkpoint: choose another folder")
     own = target if n == 1 else target / f"process-{rank}-of-{n}"
@@ -212,6 +211,12 @@ def remove_checkpoint(folder: str | os.PathLike) -> None:
     shutil.rmtree(target)
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether something in a checkpoint folder was put there by a run: no links, and a lock is a file."""
+    kind_fits = path.is_file() if path.name == _LOCK else path.is_dir()
+    return _OURS.fullmatch(path.name) is not None and kind_fits and not path.is_symlink()
+
+
 def _n_processes(name: str) -> int | None:
     """Return of how many processes something in a checkpoint folder is; None if it does not say."""
     if name.startswith("process-"):
@@ -240,7 +245,7 @@ def _checksum(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
 @contextmanager
 def _locked(path: Path, shown: Path) -> Iterator[None]:
     """Hold a lock on a file; it says who holds it."""
-    with path.open("a+", encoding="utf-8") as file:
+    with open(path, "a+", encoding="utf-8", opener=_not_through_links) as file:
         if not _try_lock(file):
             file.seek(0)
             raise FileExistsError(
@@ -254,6 +259,10 @@ def _locked(path: Path, shown: Path) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
+
+
+def _not_through_links(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _try_lock(file: IO[str]) -> bool:

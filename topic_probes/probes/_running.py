@@ -124,10 +124,12 @@ class Run:
             if not is_out_of_memory(error):
                 raise
             if self.halved or len(batch.windows) == 1:
+                n_rows, n_tokens = batch.token_ids.shape
+                size = f"{n_rows} rows of {n_tokens} tokens" if n_rows > 1 else f"one row of {n_tokens} tokens"
                 raise type(error)(
-                    f"out of memory on {device_of(self.models[name])} with a batch of {len(batch.windows)} rows of "
-                    f"{batch.token_ids.shape[1]} tokens{', half of what there was before' if self.halved else ''}: "
-                    "pass a smaller tokens_per_batch or max_length"
+                    f"out of memory on {device_of(self.models[name])} with {size}"
+                    f"{', half of what there was before' if self.halved and n_rows > 1 else ''}: "
+                    f"pass a smaller {'tokens_per_batch or max_length' if n_rows > 1 else 'max_length'}"
                 ) from error
             return "smaller"  # and not from within here, where the error holds on to what filled the memory
         return None

@@ -52,12 +52,15 @@ def write_page(
 
     Raises:
         IsADirectoryError: if ``path`` is a folder.
+        FileExistsError: if it is a device, or something else that is no file.
         TypeError, ValueError: as ``page_data``.
     """
     # A link stays a link to the file that is written.
     target = Path(path).expanduser().resolve()
     if target.is_dir():
         raise IsADirectoryError(f"path must be a file, got the folder {path}: add a name such as report.html")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"path must be a file, got {path}, which is a device or a pipe: choose another name")
     html = render_page(subject=subject, title=title, version=version, **tables)
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}-{os.getpid()}")

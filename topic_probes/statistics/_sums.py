@@ -241,15 +241,15 @@ def stored_sums(description: Mapping[str, Any]) -> dict[str, Stored]:
     return {
         "sums": Stored(f"{n} head group {len(COLUMNS)}"),
         "renormalised": Stored(f"{n} head group {len(COLUMNS)}"),
-        "counts": Stored(f"{n} group {len(COLUMNS)}"),
+        "counts": Stored(f"{n} group {len(COLUMNS)}", signed=False),
         "n_documents": Stored(f"{n} group", whole=True),
         "n_excluded_rows": Stored(f"{n}", whole=True),
         "curve.values": Stored(f"{n} head {N_CELLS}"),
-        "curve.weights": Stored(f"{n} {N_CELLS}"),
+        "curve.weights": Stored(f"{n} {N_CELLS}", signed=False),
         "topics.values": Stored(f"{n} head topic topic"),
-        "topics.weights": Stored(f"{n} topic topic"),
+        "topics.weights": Stored(f"{n} topic topic", signed=False),
         "null.values": Stored(f"{n} head permutation {N_NULL_GROUPS} {2 * len(ESTIMATORS)}"),
-        "null.weights": Stored(f"{n} permutation {N_NULL_GROUPS} {2 * len(ESTIMATORS)}"),
+        "null.weights": Stored(f"{n} permutation {N_NULL_GROUPS} {2 * len(ESTIMATORS)}", signed=False),
     }
 
 

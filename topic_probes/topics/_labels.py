@@ -77,6 +77,8 @@ class TopicLabels:
         used = {topic for topics in self.topics_of.values() for topic in topics}
         counted = {"n_labelled_words": len(self.topics_of), "n_topics_used": len(used)}
         object.__setattr__(self, "coverage", {**self.coverage, **counted})
+        # Equal labels are then permuted alike, in whatever order they were given.
+        object.__setattr__(self, "topics_of", dict(sorted(self.topics_of.items())))
 
     @classmethod
     def from_dict(cls, topics_of: Mapping[Any, Any], *, n_topics: int | None = None) -> TopicLabels:
