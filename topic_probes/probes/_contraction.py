@@ -39,18 +39,18 @@ def contract(pattern: Tensor, plan: RowPlan) -> RowSums:
         pattern: [head, query_pos, key_pos] of the batch, pads included.
         plan: its weights.
     """
-    wide = pattern.double()
-    n_heads = wide.shape[0]
-    flat = wide.reshape(n_heads, -1)
+    n_heads = len(pattern)
+    asked = pattern.index_select(1, plan.queries).double()
     # The few rows of weights come first: a product with few columns is three times as slow.
-    by_key = plan.key_weights @ wide.flatten(0, 1).T
-    to_real, to_special, to_pieces, to_words = by_key.reshape(4, n_heads, -1).index_select(2, plan.queries)
+    by_key = plan.key_weights @ asked.flatten(0, 1).T
+    to_real, to_special, to_pieces, to_words = by_key.reshape(4, n_heads, -1)
     ask = plan.query_share * plan.n_seen
     # A query that gives nothing at all to words has no renormalised row, and counts as 0.
     renormalise = torch.where(to_words > 0, plan.n_words_seen / plan.n_seen / to_words, 0.0)
 
-    single = flat.index_select(1, plan.single)
-    labelled = flat.index_select(1, plan.labelled).reshape(n_heads, *plan.scale.shape) * plan.scale
+    flat = pattern.reshape(n_heads, -1)
+    single = flat.index_select(1, plan.single).double()
+    labelled = flat.index_select(1, plan.labelled).double().reshape(n_heads, *plan.scale.shape) * plan.scale
     both = []
     for factor in (None, renormalise):
         everything, entries, attention = to_pieces * ask, single, labelled
@@ -63,7 +63,7 @@ def contract(pattern: Tensor, plan: RowPlan) -> RowSums:
         between = _between_words(attention, plan)
         pairwise = _of_pairs(between, plan)
         of_pairs = pairwise @ plan.functionals
-        sums = torch.zeros((n_heads, len(COLUMNS)), dtype=torch.float64, device=wide.device)
+        sums = torch.zeros((n_heads, len(COLUMNS)), dtype=torch.float64, device=pattern.device)
         sums[:, _TOPICAL] = of_pairs[:, : len(_TOPICAL)]
         sums[:, _SAME_TOKEN] = of_single[:, 0]
         topical = of_pairs[:, :2].sum(dim=1)
@@ -76,18 +76,16 @@ def contract(pattern: Tensor, plan: RowPlan) -> RowSums:
     return RowSums(
         sums=plain.cpu().numpy(),
         renormalised=renormalised.cpu().numpy(),
-        seen=(_in_reach(wide, to_real, plan) @ plan.query_share).cpu().numpy(),
+        seen=(_in_reach(asked, to_real, plan) @ plan.query_share).cpu().numpy(),
         by_cell=by_cell.cpu().numpy(),
         by_topic=_by_topic(between, plan),
         null=None if plan.null is None else _null(pairwise, plan.null),
     )
 
 
-def _in_reach(pattern: Tensor, to_real: Tensor, plan: RowPlan) -> Tensor:
+def _in_reach(asked: Tensor, to_real: Tensor, plan: RowPlan) -> Tensor:
     """Return [head, query] all attention of each query to keys that it is known to see."""
-    if plan.sees is None:
-        return to_real
-    return (pattern.index_select(1, plan.queries) * plan.sees).sum(dim=-1)
+    return to_real if plan.sees is None else (asked * plan.sees).sum(dim=-1)
 
 
 def _between_words(attention: Tensor, plan: RowPlan) -> Tensor:
