@@ -26,7 +26,15 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "readme"})
     assert (tmp_path / "heads.png").stat().st_size > 10_000
     assert topic_probes.ProbeReport.load(tmp_path / "minilm_report").baseline is not None
-    assert "untrained" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    for name in ("trained", "untrained"):  # the table that the README shows is the one that comes out
+        promised = re.search(rf"^ +{name} +([\d. ]+)$", README, flags=re.MULTILINE)
+        found = re.search(rf"^{name} +([\d. ]+)$", printed, flags=re.MULTILINE)
+        assert promised is not None
+        assert found is not None
+        assert [float(number) for number in found[1].split()] == pytest.approx(
+            [float(number) for number in promised[1].split()], abs=0.005
+        )
 
 
 @pytest.mark.parametrize("name", topic_probes.__all__)

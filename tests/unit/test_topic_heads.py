@@ -120,12 +120,19 @@ def test_a_small_ratio_is_left_out_however_certain() -> None:
 
 
 def test_too_few_permutations_are_told_with_the_number_that_is_enough() -> None:
-    """Of six heads one is real: 99 permutations give it p = 0.01 and q = 0.06. With 119 its q could be 0.05."""
-    one = result((0.6, 0.0, 0.0, 0.0, 0.0, 0.0), seed=2)
-    assert one.to_frame("distance_matched")["p_value"].nsmallest(2).tolist()[1] > 0.02  # nothing else near the floor
+    """Of twelve heads two are real: 99 permutations give them p = 0.01 and q = 0.06. With 119 it could be 0.05."""
+    one = result((0.6, 0.6, *[0.0] * 10), seed=5)
+    assert one.to_frame("distance_matched")["p_value"].nsmallest(3).tolist()[2] > 0.02  # nothing else near the floor
     with pytest.warns(UserWarning, match="measure with n_permutations=119 or more"):
         assert topic_heads(one, q=0.05) == []
-    assert len(topic_heads(one, q=0.06)) == 1  # and no warning, which would be an error here
+    assert len(topic_heads(one, q=0.06)) == 2  # and no warning, which would be an error here
+
+
+def test_a_head_that_is_above_all_permutations_by_chance_asks_for_no_more() -> None:
+    """One of twelve heads without topics is there in 11 % of cases."""
+    one = result((0.6, *[0.0] * 11), seed=5)
+    assert one.to_frame("distance_matched")["p_value"].min() == pytest.approx(0.01)
+    assert topic_heads(one, q=0.05) == []
 
 
 def test_topic_heads_of_stacks_say_which() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..corpora import Corpus, huggingface, jsonl, sample_wikipedia, text_files, wikipedia_dump
+from ..corpora import Corpus, Document, huggingface, jsonl, sample_wikipedia, text_files, wikipedia_dump
 
 SAMPLE = "sample"
 _HUB = "hf:"
+_TEST_EVERY = 4
+"""Every fourth document is of the part that is held out, as in the demo."""
 _PACKED = (".gz", ".bz2")
 _FORMS = (
     "a MediaWiki dump (.xml, .xml.bz2, .xml.gz), a .jsonl file, a .txt file, a folder of .txt files, "
@@ -15,7 +18,9 @@ _FORMS = (
 )
 
 
-def open_corpus(text: str, *, limit: int | None = None, text_field: str = "text", split: str = "train") -> Corpus:
+def open_corpus(
+    text: str, *, limit: int | None = None, text_field: str = "text", split: str = "train", part: str = "all"
+) -> Corpus:
     """Return the corpus that a text names; the kind of a file is told from the end of its name.
 
     Args:
@@ -25,6 +30,8 @@ def open_corpus(text: str, *, limit: int | None = None, text_field: str = "text"
         limit: read at most so many documents.
         text_field: name of the field with the text, of JSON lines and of a data set.
         split: of a data set.
+        part: ``"train"`` leaves out every fourth document, ``"test"`` the others, so that topics can be fitted on
+            one and models read the other.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -33,6 +40,8 @@ def open_corpus(text: str, *, limit: int | None = None, text_field: str = "text"
     """
     if not text.strip():  # as a path it would be the current folder
         raise ValueError(f"corpus must be {_FORMS}, got {text!r}")
+    if part != "all":
+        return _part_of(open_corpus(text, text_field=text_field, split=split), part, limit)
     on_hub = text.startswith(_HUB)
     if split != "train" and not on_hub:
         raise ValueError(f"--split is of hf: corpora, and {text} is none: leave it out")
@@ -58,6 +67,19 @@ def open_corpus(text: str, *, limit: int | None = None, text_field: str = "text"
     if kind == ".txt" and path.suffix.lower() == kind:
         return text_files(path, limit=limit)
     raise ValueError(f"corpus must be {_FORMS}, got {text!r}")
+
+
+def _part_of(corpus: Corpus, part: str, limit: int | None) -> Corpus:
+    """Return every fourth document (``"test"``), or the others (``"train"``)."""
+
+    def documents() -> Iterator[Document]:
+        for number, document in enumerate(corpus):
+            if (number % _TEST_EVERY == 0) == (part == "test"):
+                yield document
+
+    n_test = None if corpus.expected is None else -(-corpus.expected // _TEST_EVERY)
+    n = n_test if n_test is None or part == "test" else (corpus.expected or 0) - n_test
+    return Corpus(documents, name=f"{corpus.name}, {part}", limit=limit, n_documents=n)
 
 
 def _kind_of(path: Path) -> str:

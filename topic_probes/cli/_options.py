@@ -66,6 +66,12 @@ Config = Annotated[
 
 Limit = Annotated[int | None, typer.Option(help="Read only so many documents.", metavar="N", min=1)]
 TextField = Annotated[str, typer.Option(help="Field with the text, of .jsonl and hf: corpora.", metavar="NAME")]
+Part = Annotated[
+    str,
+    typer.Option(
+        help="train: three documents in four; test: every fourth, the others; all.", **one_of(("all", "train", "test"))
+    ),
+]
 Split = Annotated[str, typer.Option(help="Split of an hf: corpus.", metavar="NAME")]
 
 Estimator = Annotated[

@@ -6,6 +6,7 @@ one move. So a run that was stopped, or killed, leaves a folder that ``--resume`
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, no_type_check
@@ -24,6 +25,7 @@ from ._options import (
     Dtype,
     Estimator,
     Limit,
+    Part,
     RunFolder,
     Seed,
     Split,
@@ -99,6 +101,7 @@ def probe(
     limit: Limit = None,
     text_field: TextField = "text",
     split: Split = "train",
+    part: Part = "all",
     layers: Annotated[
         str | None,
         typer.Option(help="Layers to probe, as 0,2-4,-1; all unless given.", metavar="LIST", rich_help_panel=_RUNNING),
@@ -148,7 +151,13 @@ def probe(
     at_layers = as_layers(layers)
     topic_model = TopicModel.load(required(topics, "--topics"))
     labels = topic_model.label_words(top_k=top_k, min_share=min_share)
-    documents = open_corpus(required(corpus, "--corpus"), limit=limit, text_field=text_field, split=split)
+    documents = open_corpus(required(corpus, "--corpus"), limit=limit, text_field=text_field, split=split, part=part)
+    if documents.name == topic_model.options.get("corpus"):
+        warnings.warn(
+            f"the topics were fitted on this corpus ({documents.name}), which flatters them: let models read other "
+            "documents, as with topics --part train and probe --part test",
+            stacklevel=2,
+        )
     reading: dict[str, Any] = {"words": words, "long_documents": long_documents, "max_length": max_length}
     if dry_run:
         from ._estimate import estimate_probe, show_estimate

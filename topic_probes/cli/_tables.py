@@ -89,7 +89,9 @@ def _embedding(report: ProbeReport) -> Table:
 
 
 def _heads(report: ProbeReport, estimator: str) -> Table:
-    frame = report.attention.to_frame(estimator).nlargest(_HEADS_SHOWN, "ratio")
+    frame: Any = report.attention.to_frame(estimator)
+    by = "ratio_low" if frame["ratio_low"].notna().any() else "ratio"  # a large ratio of hardly any attention is noise
+    frame = frame.nlargest(_HEADS_SHOWN, by)
     place = [name for name in ("stack", "layer", "head") if name in frame.columns]
     rows = [
         (
@@ -104,10 +106,13 @@ def _heads(report: ProbeReport, estimator: str) -> Table:
         for row in frame.to_dict("records")
     ]
     names = (*place, "same", "cross", "ratio", "95 % interval", "q", "to special")
-    return _table(f"Heads with the largest ratio, {estimator.replace('_', ' ')}", names, rows, left=("stack",))
+    which = "most surely above 1" if by == "ratio_low" else "with the largest ratio"
+    return _table(f"Heads {which}, {estimator.replace('_', ' ')}", names, rows, left=("stack",))
 
 
 def _interval(row: Any) -> str:
+    if row["ratio_low"] != row["ratio_low"]:
+        return "too few documents"
     return f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
 
 

@@ -10,7 +10,7 @@ import typer
 from .._folders import files_below, kind_of, whole_folder
 from ._config import RUN_FILE, run_file, write_run
 from ._corpus import open_corpus
-from ._options import AsJson, Config, DryRun, Limit, Seed, Split, TextField, TopicsFolder, required
+from ._options import AsJson, Config, DryRun, Limit, Part, Seed, Split, TextField, TopicsFolder, required
 from ._screen import show, show_json, stdout_for_results
 
 Corpus = Annotated[
@@ -30,6 +30,7 @@ def topics(
     limit: Limit = None,
     text_field: TextField = "text",
     split: Split = "train",
+    part: Part = "all",
     passes: Annotated[int, typer.Option(help="How often the fit reads all passages.", metavar="N", min=1)] = 30,
     workers: Annotated[
         int, typer.Option(help="Processes; more than 1 cannot be repeated exactly.", metavar="N", min=1)
@@ -45,7 +46,7 @@ def topics(
     config: Config = None,
 ) -> None:
     """Fit topics to a corpus (LDA), and write them to a folder that `probe --topics` reads."""
-    documents = open_corpus(corpus, limit=limit, text_field=text_field, split=split)
+    documents = open_corpus(corpus, limit=limit, text_field=text_field, split=split, part=part)
     if dry_run:
         from ._estimate import estimate_topics, show_estimate
 

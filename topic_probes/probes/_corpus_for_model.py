@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def corpus_for_model(
     require_one_of("long_documents", long_documents, ("window", "truncate", "skip", "error"))
     documents = as_corpus(corpus)
     tokenizer = tokenizer_of(model, tokenizer)
+    _doubt_tokenizer(model, tokenizer)
     reader = DocumentReader(
         tokenizer,
         words=words,
@@ -104,6 +106,17 @@ def corpus_for_model(
         n_vocabulary=getattr(model.cfg, "d_vocab", None),
     )
     return CorpusForModel(documents, reader, labels, _pad_id(model, tokenizer))
+
+
+def _doubt_tokenizer(model: Any, tokenizer: Any) -> None:
+    """Warn of a tokenizer that knows few of the model's tokens: its ids fit, and mean something else."""
+    n_known, n_tokens = getattr(model.cfg, "d_vocab", None), len(tokenizer) if hasattr(tokenizer, "__len__") else None
+    if n_known and n_tokens and n_tokens < n_known / 2:
+        warnings.warn(
+            f"the tokenizer has {n_tokens:,} tokens, and the model {n_known:,}: if it is another model's, its ids mean "
+            "other words; pass the model's own as tokenizer=",
+            stacklevel=4,
+        )
 
 
 def _max_length(model: Any, tokenizer: Any, wanted: int | None) -> int:

@@ -94,6 +94,10 @@ class ProbeReport:
                 )
         return pd.DataFrame(rows)
 
+    def __sub__(self, other: Any) -> Any:
+        """Refuse, and say what can be subtracted."""
+        raise TypeError("reports cannot be subtracted, their attention can: report.attention - other.attention")
+
     def to_frame(self, estimator: str = "pooled") -> pd.DataFrame:
         """Return the heads of all models: the columns of ``AttentionResult.to_frame`` and ``model``."""
         import pandas as pd
@@ -170,20 +174,20 @@ class ProbeReport:
             )
         return plot_layers(self.contextual_frame("within_document"), ax=ax)
 
-    def plot_heads(self, ax: Any = None, *, stack: str | None = None) -> Any:
+    def plot_heads(self, ax: Any = None, *, estimator: str = "pooled", stack: str | None = None) -> Any:
         """Draw layers x heads, coloured by the log ratio of same- to cross-topic attention; return the Axes.
 
         Of an encoder-decoder there is one panel a stack (the first one's Axes is returned), or that of ``stack=``.
         """
         from ..report import plot_heads
 
-        return plot_heads(self.attention.to_frame(), ax=ax, stack=stack)
+        return _say(estimator, plot_heads(self.attention.to_frame(estimator), ax=ax, stack=stack))
 
     def plot_forest(self, ax: Any = None, *, estimator: str = "distance_matched", n_heads: int = 20) -> Any:
         """Draw the heads with the largest ratios, each with its interval; return the Axes."""
         from ..report import plot_forest
 
-        return plot_forest(self.attention.to_frame(estimator), ax=ax, n_heads=n_heads)
+        return _say(estimator, plot_forest(self.attention.to_frame(estimator), ax=ax, n_heads=n_heads))
 
     def plot_distance(self, layer: int | None = None, head: int | None = None, ax: Any = None) -> Any:
         """Draw attention against distance: of one head, of a layer's heads, or of all on average; return the Axes."""
@@ -360,3 +364,12 @@ def _is_report_alone(folder: Path) -> bool:
         rf"(baseline/)*({_LIST}|(attention|embedding|contextual)/(description\.json|arrays\.safetensors))"
     )
     return (folder / _LIST).is_file() and all(report.fullmatch(path) for path in files_below(folder))
+
+
+def _say(estimator: str, ax: Any) -> Any:
+    """Put into the title of a picture which pairs it compares."""
+    for place in ("left", "center"):
+        title = ax.get_title(loc=place)
+        if title:
+            ax.set_title(f"{title}, {estimator.replace('_', ' ')}", loc=place)
+    return ax

@@ -140,8 +140,12 @@ class AttentionComparison:
 
     def __repr__(self) -> str:
         found = self.headline()
+        names = [result.options.get("model", name) for result, name in ((self.one, "one"), (self.other, "other"))]
+        if names[0] == names[1]:  # of one architecture: weights tell them apart
+            weights = [result.options.get("weights", "") for result in (self.one, self.other)]
+            names = [f"{name}, {which}" for name, which in zip(names, weights, strict=True)]
         return (
-            f"AttentionComparison({self.one.options.get('model', 'one')} - {self.other.options.get('model', 'other')}: "
+            f"AttentionComparison({names[0]} - {names[1]}: "
             f"difference {found['difference']:.3f} [{found['difference_low']:.3f}, {found['difference_high']:.3f}])"
         )
 
@@ -167,8 +171,8 @@ def compare(one: AttentionResult, other: Any) -> AttentionComparison:
             )
     if not np.array_equal(one.totals.n_documents, other.totals.n_documents):
         raise ValueError(
-            "only results on the same corpus can be compared, document by document: these two read other documents, or "
-            "cut them otherwise"
+            "only results on the same corpus can be compared, document by document: these two read other documents, "
+            "cut them otherwise, or one read texts and the other token ids (as attach does): probe both in one way"
         )
     return AttentionComparison(one, other)
 

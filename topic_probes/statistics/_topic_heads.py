@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_BY_CHANCE = 0.05
+"""Above this probability, that heads without topics lie above all permutations is no reason to ask for more of them."""
+
+
 class TopicHead(NamedTuple):
     """One head and the evidence that it follows topics."""
 
@@ -84,6 +88,8 @@ def topic_heads(
 def permutations_wanted(heads: pd.DataFrame, n_permutations: int, q: float = 0.05) -> int | None:
     """Return with how many permutations every head that none of them reached could be found; None if all these are.
 
+    Also None where so many heads above all permutations are no more than chance makes of heads without topics.
+
     Args:
         heads: one row per head, with ``p_value`` and ``q_value``.
         n_permutations: behind these.
@@ -91,10 +97,12 @@ def permutations_wanted(heads: pd.DataFrame, n_permutations: int, q: float = 0.0
 
     Examples:
         >>> import pandas as pd
-        >>> heads = pd.DataFrame({"p_value": [1 / 61, 0.3, 0.6, 0.9], "q_value": [4 / 61, 0.6, 0.8, 0.9]})
-        >>> permutations_wanted(heads, 60, q=0.05)  # p = 1 / 80 is the largest with q = 4 p <= 0.05
+        >>> heads = pd.DataFrame({"p_value": [1 / 61] * 2 + [0.5] * 6, "q_value": [4 / 61] * 2 + [0.5] * 6})
+        >>> permutations_wanted(heads, 60, q=0.05)  # p = 1 / 80 is the largest with q = 8 p / 2 <= 0.05
         79
         >>> permutations_wanted(heads, 60, q=0.1) is None
+        True
+        >>> permutations_wanted(heads[1:], 60, q=0.05) is None  # one of seven is there by chance in 11 %
         True
     """
     if not n_permutations:
@@ -103,5 +111,9 @@ def permutations_wanted(heads: pd.DataFrame, n_permutations: int, q: float = 0.0
     smallest = p_values <= (1 + 1e-9) / (n_permutations + 1)
     if not smallest.any() or (q_values[smallest] <= q).all():
         return None
-    n_heads = np.isfinite(p_values).sum()
-    return math.ceil(n_heads / (smallest.sum() * q)) - 1
+    from scipy.stats import binom
+
+    n_heads, n_smallest = int(np.isfinite(p_values).sum()), int(smallest.sum())
+    if binom.sf(n_smallest - 1, n_heads, 1 / (n_permutations + 1)) > _BY_CHANCE:
+        return None
+    return math.ceil(n_heads / (n_smallest * q)) - 1

@@ -263,7 +263,8 @@ def _as_topics(key: Any, given: Any) -> set[int]:
         raise TypeError(f"topics of {key!r} must be a whole number or several, got {given!r}")
     topics = list(topics)
     if not all(map(_is_whole, topics)):
-        raise TypeError(f"topics of {key!r} must be whole numbers, got {given!r}")
+        words = " (labels are {word: topic}, not {topic: words})" if all(isinstance(one, str) for one in topics) else ""
+        raise TypeError(f"topics of {key!r} must be whole numbers, got {given!r:.80}{words}")
     if any(topic < 0 for topic in topics):
         raise ValueError(f"topics of {key!r} must be at least 0, got {given!r}: leave a word without topic out")
     return {int(topic) for topic in topics}
