@@ -139,6 +139,11 @@ def contextual_table(frame: DataFrame | None) -> dict[str, Any] | None:
     return _table(("weights", "after layer", "pairs", "mean", "95 % interval"), rows, 3)
 
 
+def _setting(name: str, value: Any) -> str:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and name != "seed"
+    return f"{value:,}" if is_count else str(value)
+
+
 def settings_tables(frame: DataFrame | None) -> list[dict[str, Any]]:
     """Return how it was measured, one table a part, for the template."""
     if frame is None:
@@ -146,7 +151,7 @@ def settings_tables(frame: DataFrame | None) -> list[dict[str, Any]]:
     parts = []
     for part, rows in frame.groupby("part", sort=False):
         pairs = [
-            (str(name).removeprefix("n_").replace("_", " "), str(value))
+            (str(name).removeprefix("n_").replace("_", " "), _setting(str(name), value))
             for name, value in zip(rows["name"], rows["value"], strict=True)
         ]
         parts.append({"name": str(part).capitalize(), "shown": _table(("what", "value"), pairs, 2)})

@@ -115,7 +115,7 @@
   // Drawn at the width there is, so that letters keep their size on a phone.
   function chart(host, { series, label, x, y, xLog = false, yLog = false, line = null, xTicks = null, height = 300 }) {
     const width = Math.max(280, Math.min(host.clientWidth || 600, 680));
-    const box = { left: 52, right: 12, top: 12, bottom: 44 };
+    const box = { left: 60, right: 12, top: 12, bottom: 44 };
     const points = series.flatMap((one) => one.points).filter(([, value]) => known(value) && (!yLog || value > 0));
     if (!points.length) { host.replaceChildren(make("p", { class: "faint" }, "Nothing to draw.")); return; }
     const xs = points.map((point) => point[0]);
