@@ -27,6 +27,18 @@ def test_sample_is_gensims_articles() -> None:
     ]
 
 
+def test_a_corpus_is_split_into_what_topics_and_what_models_read(tmp_path: Path) -> None:
+    """Every document is in one part; the limit is of the part; two passes read the same."""
+    path = tmp_path / "pets.jsonl"
+    path.write_text("".join(json.dumps({"text": f"cat {number}"}) + "\n" for number in range(9)))
+    test, train = (open_corpus(str(path), part=part) for part in ("test", "train"))
+    assert texts(test) == texts(test) == ["cat 0", "cat 4", "cat 8"]
+    assert sorted([*texts(test), *texts(train)]) == texts(open_corpus(str(path)))  # type: ignore[type-var]
+    assert texts(open_corpus(str(path), part="train", limit=2)) == ["cat 1", "cat 2"]
+    assert {test.name, train.name} == {"pets.jsonl, test", "pets.jsonl, train"}
+    assert (open_corpus("sample", part="test").expected, open_corpus("sample", part="train").expected) == (27, 79)
+
+
 @pytest.mark.parametrize("name", ["wiki.xml", "wiki.xml.bz2", "wiki.XML.gz"])
 def test_a_dump_is_told_by_its_name(name: str, tmp_path: Path) -> None:
     pack = {"xml": bytes, "bz2": bz2.compress, "gz": gzip.compress}[name.rpartition(".")[2]]

@@ -65,6 +65,20 @@ def finished(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@needs_bridge
+@pytest.mark.filterwarnings("always:the topics were fitted")
+def test_topics_that_were_fitted_on_what_the_model_reads_are_doubted(
+    lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--n-topics", "2", "--min-passages", "1", "--max-passage-share", "1", "--passes", "2"]
+    assert cli.main(["topics", lab.corpus, *options, "-o", str(tmp_path / "topics")]) == 0
+    arguments = ["probe", lab.model, "--topics", str(tmp_path / "topics"), "--corpus", lab.corpus, "--dry-run"]
+    assert cli.main(arguments) == 0
+    assert "the topics were fitted on this corpus (corpus.jsonl), which flatters them" in capsys.readouterr().err
+    assert cli.main([*arguments, "--part", "test"]) == 0
+    assert "flatters" not in capsys.readouterr().err
+
+
 def arrays(folder: Path) -> dict[str, np.ndarray]:
     """Every number that a run wrote, of both models."""
     report = tp.ProbeReport.load(folder)

@@ -377,3 +377,14 @@ def test_a_model_that_does_not_heed_its_mask_gets_no_pads() -> None:
     report = run(model, batch_size=5, baseline="random_init")
     assert report.baseline is not None
     assert report.baseline.attention.pair_counts == report.attention.pair_counts
+
+
+def test_a_tokenizer_of_far_fewer_tokens_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ids fit, and mean other words: plausible numbers would come out without a word."""
+    tokenizer = helpers.tiny_tokenizer()
+    model = helpers.build(helpers.KINDS[0], tokenizer=tokenizer)
+    monkeypatch.setattr(type(tokenizer), "__len__", lambda self: model.cfg.d_vocab // 3)
+    labels = TopicLabels.from_dict({word: number % 2 for number, word in enumerate(helpers.WORDS[:8])})
+    texts = [" ".join(helpers.WORDS[:8])] * 3
+    with pytest.warns(UserWarning, match=r"the tokenizer has \d+ tokens, and the model \d+: if it is another model's"):
+        probe(model, texts, labels, tokenizer=tokenizer, baseline=None, n_permutations=0, progress=False)
