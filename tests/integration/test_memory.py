@@ -130,7 +130,7 @@ def test_a_second_shortage_is_an_error_that_says_what_to_do(model: Any, monkeypa
 
 def test_a_shortage_with_one_row_is_an_error_at_once(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     Device(monkeypatch, room=5)
-    with pytest.raises(torch.OutOfMemoryError, match=r"with a batch of 1 rows of 19 tokens: pass a smaller"):
+    with pytest.raises(torch.OutOfMemoryError, match=r"with one row of 19 tokens: pass a smaller max_length"):
         run(model, batch_size=1)
 
 

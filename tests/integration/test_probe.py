@@ -383,7 +383,7 @@ def test_a_tokenizer_of_far_fewer_tokens_is_doubted(monkeypatch: pytest.MonkeyPa
     """Its ids fit, and mean other words: plausible numbers would come out without a word."""
     tokenizer = helpers.tiny_tokenizer()
     model = helpers.build(helpers.KINDS[0], tokenizer=tokenizer)
-    monkeypatch.setattr(type(tokenizer), "__len__", lambda self: model.cfg.d_vocab // 3)
+    monkeypatch.setattr(type(tokenizer), "__len__", lambda self: model.cfg.d_vocab // 11)
     labels = TopicLabels.from_dict({word: number % 2 for number, word in enumerate(helpers.WORDS[:8])})
     texts = [" ".join(helpers.WORDS[:8])] * 3
     with pytest.warns(UserWarning, match=r"the tokenizer has \d+ tokens, and the model \d+: if it is another model's"):

@@ -170,7 +170,7 @@ def test_labels_by_hand():
     assert list(topics.label_words(min_share=0.7).topics_of) == ["cat", "pet", "road"]
     # the likeliest quarter of four words is one word per topic
     assert topics.label_words(top_fraction=0.25).topics_of == {"cat": (0,), "road": (1,)}
-    assert list(topics.label_words(stop_words=["Cat", "road"]).topics_of) == ["pet", "car"]
+    assert list(topics.label_words(stop_words=["Cat", "road"]).topics_of) == ["car", "pet"]
 
 
 def test_a_share_of_exactly_the_threshold_is_kept_and_ties_go_to_the_first_topic():
@@ -210,7 +210,7 @@ def test_english_stop_words_are_unlabelled_unless_wanted():
     words = ["the", "isn", "t", "s", "th", "cat"]
     topics = TopicModel.from_matrix([[0.1, 0.1, 0.1, 0.1, 0.1, 0.5]], words)
     assert list(topics.label_words().topics_of) == ["cat"]
-    assert list(topics.label_words(stop_words=None).topics_of) == words
+    assert list(topics.label_words(stop_words=None).topics_of) == sorted(words)
     assert topics.label_words().topic_names == ("cat",)
 
 

@@ -111,7 +111,7 @@ def corpus_for_model(
 def _doubt_tokenizer(model: Any, tokenizer: Any) -> None:
     """Warn of a tokenizer that knows few of the model's tokens: its ids fit, and mean something else."""
     n_known, n_tokens = getattr(model.cfg, "d_vocab", None), len(tokenizer) if hasattr(tokenizer, "__len__") else None
-    if n_known and n_tokens and n_tokens < n_known / 2:
+    if n_known and n_tokens and n_tokens < n_known / 10:
         warnings.warn(
             f"the tokenizer has {n_tokens:,} tokens, and the model {n_known:,}: if it is another model's, its ids mean "
             "other words; pass the model's own as tokenizer=",

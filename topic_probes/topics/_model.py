@@ -308,9 +308,9 @@ class TopicModel:
         Examples:
             >>> model = TopicModel.from_matrix([[0.6, 0.4, 0.0], [0.0, 0.3, 0.7]], ["cat", "pet", "car"])
             >>> model.label_words().topics_of
-            {'cat': (0,), 'pet': (0,), 'car': (1,)}
+            {'car': (1,), 'cat': (0,), 'pet': (0,)}
             >>> model.label_words(top_k=2, min_share=0.4).topics_of
-            {'cat': (0,), 'pet': (0, 1), 'car': (1,)}
+            {'car': (1,), 'cat': (0,), 'pet': (0, 1)}
         """
         filters = Filters(top_k=top_k, min_share=min_share, top_fraction=top_fraction)
         return label_by_share(self, self.share_matrix(prior), filters, resolve_stop_words(stop_words))
