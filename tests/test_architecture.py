@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     SHARED: frozenset(),
     "corpora": frozenset(),
     "statistics": frozenset(),
-    # Only where the dual meets models: _heads, _attach, _by_topic, _modifications and _trace.
+    # Only where the dual meets models: _heads, _attach, _by_topic (and what it counts), _modifications, _trace.
     "dual": frozenset({"probes", "topics", "statistics", "tokens", "corpora"}),
     "tokens": frozenset(),
     "report": frozenset(),

@@ -98,7 +98,7 @@ def estimate_probe(
         ValueError: if the model's configuration cannot be read.
         CorpusError: if the corpus cannot be read.
     """
-    from ..probes._probe import DEFAULT_MAX_LENGTH
+    from ..probes._corpus_for_model import DEFAULT_MAX_LENGTH
     from ..probes._rows import keeps_topics
     from ..statistics._sums import AttentionSums
     from ..tokens import DocumentReader

@@ -23,7 +23,6 @@ from ..statistics import AttentionResult
 from ..statistics._sums import COLUMNS
 from ..topics import TopicLabels
 from ._batches import BATCH_SIZE, TOKENS_PER_BATCH, BatchLimits
-from ._corpus_for_model import DEFAULT_MAX_LENGTH as DEFAULT_MAX_LENGTH
 from ._corpus_for_model import corpus_for_model
 from ._counting import PatternCounter
 from ._decoder import has_decoder, start_of_decoder
