@@ -14,6 +14,7 @@ import pytest
 import helpers
 from topic_probes import TopicLabels
 from topic_probes.demo import _dual, run_dual
+from topic_probes.demo._folder import written_by
 from topic_probes.dual import attach_head
 
 needs_minilm = pytest.mark.usefixtures("_minilm")
@@ -151,9 +152,10 @@ def test_the_whole_run_on_few_articles(tmp_path: Path) -> None:
     assert curve["distance"].iloc[-1] < 1e-10
     for name in ("contributions", "random_features", "bound"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
-    assert _dual._is_ours(folder)
+    is_earlier = written_by(_dual._KIND)
+    assert is_earlier(folder)
     (folder / "notes.txt").write_text("mine")
-    assert not _dual._is_ours(folder)
+    assert not is_earlier(folder)
 
 
 @pytest.mark.slow
