@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topic_probes import cli
-from topic_probes.cli._config import _toml, read_run, same_run, write_run
+from topic_probes._run_file import read_run, write_run
+from topic_probes.cli._config import _toml, same_run
 from topic_probes.cli._options import as_layers
 
 # All of Unicode but halves of characters, which no file in UTF-8 can hold.

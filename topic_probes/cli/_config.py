@@ -17,8 +17,8 @@ from typing import Any, no_type_check
 import typer
 
 from .. import __version__
+from .._run_file import RUN_FILE, read_run
 
-RUN_FILE = "run.toml"
 _COMMAND = "command"
 _NOT_OF_A_RUN = frozenset({"output", "config", "resume", "dry_run", "as_json", "help"})
 """Parameters that say where and how, not what."""
@@ -101,20 +101,6 @@ def run_file(ctx: Any) -> str:
     given = {name: ctx.params.get(name) for name in names if name not in _NOT_OF_A_RUN}
     lines += [f"{name} = {_toml(_in_full(name, value))}" for name, value in given.items() if value is not None]
     return "\n".join(lines) + "\n"
-
-
-def write_run(path: Path, text: str) -> None:
-    """Write a run file; a name of a file in it that is no UTF-8 stays what it is."""
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
-def read_run(path: Path) -> str:
-    """Return the text of a run file; what some editors put before it (a byte order mark) is left out.
-
-    Raises:
-        OSError: if it cannot be read.
-    """
-    return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
 def same_run(one: str, other: str) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..corpora import Corpus, Document, huggingface, jsonl, sample_wikipedia, text_files, wikipedia_dump
+from ..corpora._held_out import HELD_OUT_EVERY, is_held_out
 
 SAMPLE = "sample"
 _HUB = "hf:"
-_TEST_EVERY = 4
-"""Every fourth document is of the part that is held out, as in the demo."""
 _PACKED = (".gz", ".bz2")
 _FORMS = (
     "a MediaWiki dump (.xml, .xml.bz2, .xml.gz), a .jsonl file, a .txt file, a folder of .txt files, "
@@ -74,10 +73,10 @@ def _part_of(corpus: Corpus, part: str, limit: int | None) -> Corpus:
 
     def documents() -> Iterator[Document]:
         for number, document in enumerate(corpus):
-            if (number % _TEST_EVERY == 0) == (part == "test"):
+            if is_held_out(number) == (part == "test"):
                 yield document
 
-    n_test = None if corpus.expected is None else -(-corpus.expected // _TEST_EVERY)
+    n_test = None if corpus.expected is None else -(-corpus.expected // HELD_OUT_EVERY)
     n = n_test if n_test is None or part == "test" else (corpus.expected or 0) - n_test
     return Corpus(documents, name=f"{corpus.name}, {part}", limit=limit, n_documents=n)
 

@@ -9,7 +9,7 @@ import typer
 
 from ._config import run_file
 from ._options import AsJson, Config, DryRun, LabFolder, Seed
-from ._screen import FailedError, show_json, stdout_for_results
+from ._screen import conclude, stdout_for_results
 
 
 @no_type_check  # typer wants its annotation of ctx, and hands over an object of another class
@@ -42,7 +42,4 @@ def demo(
     from ..demo import run_demo
 
     outcome = run_demo(output, **options, seed=seed, show=not as_json, run_toml=run_file(ctx))
-    if as_json:
-        show_json(outcome.summary)
-    if outcome.doubts:
-        raise FailedError("the headline numbers are not what they should be: " + "; ".join(outcome.doubts))
+    conclude(outcome, as_json, "the headline numbers")

@@ -9,7 +9,7 @@ import typer
 
 from ._config import run_file
 from ._options import AsJson, Config, DryRun, LabFolder, Seed
-from ._screen import FailedError, show_json
+from ._screen import conclude
 
 
 @no_type_check  # typer wants its annotation of ctx, and hands over an object of another class
@@ -51,7 +51,4 @@ def dual(
     from ..demo._dual import run_dual
 
     outcome = run_dual(output, **options, show=not as_json, run_toml=run_file(ctx))
-    if as_json:
-        show_json(outcome.summary)
-    if outcome.doubts:
-        raise FailedError("some numbers are not what they should be: " + "; ".join(outcome.doubts))
+    conclude(outcome, as_json, "some numbers")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._folders import files_below, reading, whole_folder
+from .._run_file import RUN_FILE, read_run
 from ..topics import TopicModel
-from ._config import RUN_FILE, read_run
 from ._options import AsJson, Config, Estimator
 from ._run_folder import EXAMPLES, TOPICS
 from ._screen import show, show_json

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._folders import whole_folder
-from ._config import RUN_FILE, read_run, same_run, write_run
+from .._run_file import RUN_FILE, read_run, write_run
+from ._config import same_run
 
 if TYPE_CHECKING:
     from ..probes import ProbeReport

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import Any
+
+from .._plain import plain
 
 
 class StoppedError(Exception):
@@ -75,6 +76,18 @@ def _without_cuts(console: Any, table: Any) -> None:
     console.width = width
 
 
+def conclude(outcome: Any, as_json: bool, what: str) -> None:
+    """Print the summary of a demo or a laboratory if it is wanted, and fail if its numbers are not what they should be.
+
+    Raises:
+        FailedError: which says of what, and how.
+    """
+    if as_json:
+        show_json(outcome.summary)
+    if outcome.doubts:
+        raise FailedError(f"{what} are not what they should be: " + "; ".join(outcome.doubts))
+
+
 def show_json(value: Any) -> None:
     """Print one JSON object to stdout; what is not a finite number is null."""
     value = plain(value)
@@ -84,23 +97,3 @@ def show_json(value: Any) -> None:
     except UnicodeEncodeError:  # escapes say the same to a program
         text = json.dumps(value, indent=2, allow_nan=False)
     print(text)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: tables as lists of rows, numpy's numbers as Python's, NaN as None.
-
-    Examples:
-        >>> plain({"ratio": float("nan"), 3: (1, 2)})
-        {'ratio': None, '3': [1, 2]}
-    """
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):
-        return [plain(row) for row in value.to_dict("records")]
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

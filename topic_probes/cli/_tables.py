@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def _heads(report: ProbeReport, estimator: str) -> Table:
 
 
 def _interval(row: Any) -> str:
-    if row["ratio_low"] != row["ratio_low"]:
+    if math.isnan(row["ratio_low"]):
         return "too few documents"
     return f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
 

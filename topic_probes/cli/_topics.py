@@ -8,7 +8,8 @@ from typing import Annotated, Any, no_type_check
 import typer
 
 from .._folders import files_below, kind_of, whole_folder
-from ._config import RUN_FILE, run_file, write_run
+from .._run_file import RUN_FILE, write_run
+from ._config import run_file
 from ._corpus import open_corpus
 from ._options import AsJson, Config, DryRun, Limit, Part, Seed, Split, TextField, TopicsFolder, required
 from ._screen import show, show_json, stdout_for_results

@@ -21,11 +21,12 @@ from rich.table import Table
 from .._folders import whole_folder
 from .._validation import require_count
 from ..corpora import Document, sample_wikipedia
+from ..corpora._held_out import HELD_OUT_EVERY
 from ..report import plot_bound, plot_contributions, plot_feature_errors, save_plot
 from ..topics import TopicLabels, fit_lda
-from ._folder import files_of, plain, write_run, write_summary, written_by
+from ._folder import finish, written_by
 from ._models import open_minilm
-from ._run import HELD_OUT_EVERY, _example, split_articles
+from ._run import _example, split_articles
 from ._show import Screen
 
 if TYPE_CHECKING:
@@ -205,10 +206,7 @@ def _run(
     doubts = _doubts(summary)
     summary["doubts"] = doubts
     summary["seconds"] = round(time.monotonic() - started, 1)
-    write_run(folder, run_toml)
-    summary["files"] = files_of(folder)
-    summary = plain(summary)
-    write_summary(folder, summary)
+    summary = finish(folder, summary, run_toml)
     tables = [_numbers_table(summary), _contributions_table(dual.classified(labels)), _by_topic_table(summary)]
     return DualOutcome(summary, tuple(doubts)), tables
 

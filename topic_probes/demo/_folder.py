@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .._folders import files_below
+from .._plain import plain
+from .._run_file import RUN_FILE, write_run
 
-SUMMARY, RUN_FILE = "summary.json", "run.toml"
+SUMMARY = "summary.json"
 
 
 def written_by(kind: str) -> Callable[[Path], bool]:
@@ -26,33 +27,14 @@ def written_by(kind: str) -> Callable[[Path], bool]:
     return is_earlier
 
 
-def write_run(folder: Path, run_toml: str | None) -> None:
-    """Write the options of a run beside its results, if it has any to write."""
-    if run_toml is not None:
-        (folder / RUN_FILE).write_text(run_toml, encoding="utf-8", errors="surrogateescape")
+def finish(folder: Path, summary: Mapping[str, Any], run_toml: str | None) -> dict[str, Any]:
+    """Write the options of a run, if it has any to write, and last the summary with the list of all files; return it.
 
-
-def files_of(folder: Path) -> list[str]:
-    """Return the paths of all files of a run, its summary included, which is about to be written."""
-    return sorted(files_below(folder) | {SUMMARY})
-
-
-def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Write the summary, which is the last file.
-
-    Raises:
-        ValueError: if it holds a number that JSON has no word for.
+    What is not a finite number is null in it.
     """
-    text = json.dumps(summary, indent=2, allow_nan=False) + "\n"
-    (folder / SUMMARY).write_text(text, encoding="utf-8")
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: numpy's numbers as Python's, NaN as null."""
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [plain(inner) for inner in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if run_toml is not None:
+        write_run(folder / RUN_FILE, run_toml)
+    files = sorted(files_below(folder) | {SUMMARY})
+    whole = plain({**summary, "files": files})
+    (folder / SUMMARY).write_text(json.dumps(whole, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return whole

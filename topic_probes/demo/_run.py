@@ -12,18 +12,15 @@ from typing import Any
 from .._folders import whole_folder
 from .._validation import require_one_of
 from ..corpora import Document, sample_wikipedia
+from ..corpora._held_out import is_held_out
 from ..probes import ProbeReport, probe
 from ..topics import TopicLabels, TopicModel, fit_lda
-from ._folder import files_of, plain, write_run, write_summary, written_by
+from ._folder import finish, written_by
 from ._models import open_minilm, open_smollm2
 from ._pictures import draw_pictures
 from ._show import Screen
 
 _KIND = "topic-probes demo"
-
-HELD_OUT_EVERY = 4
-"""Every fourth article is held out: topics are fitted on the others, models are probed on these."""
-
 
 _ONE_DRAW = 0.01
 """Added to an untrained twin's interval: that is over documents, and the weights are one random draw."""
@@ -133,18 +130,17 @@ def _run(
 
     doubts = tuple(doubt for title, report in reports.items() for doubt in _doubts(title, report))
     summary = _summary(topics, labels, reports, time.monotonic() - started)
-    write_run(folder, run_toml)
-    summary["files"] = files_of(folder)
-    summary = plain(summary)
-    write_summary(folder, summary)
+    summary = finish(folder, summary, run_toml)
     screen.meaning(reports)
     return DemoOutcome(summary, doubts)
 
 
 def split_articles(documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
     """Return the articles that topics are fitted on, and those that are held out for models to read."""
-    fitted_on = [document for number, document in enumerate(documents) if number % HELD_OUT_EVERY]
-    return fitted_on, list(documents[::HELD_OUT_EVERY])
+    parts: tuple[list[Document], list[Document]] = ([], [])
+    for number, document in enumerate(documents):
+        parts[is_held_out(number)].append(document)
+    return parts
 
 
 def _write_tables(report: ProbeReport, folder: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.rule import Rule
 
-from ..cli._tables import report_tables, topic_table
 from ..probes import ProbeReport
 from ..topics import TopicLabels, TopicModel
 
@@ -45,11 +44,15 @@ class Screen:
 
     def topics(self, topics: TopicModel, labels: TopicLabels) -> None:
         """Show the first topics, their top words, and how much of the vocabulary is labelled."""
+        from ..cli._tables import topic_table
+
         self._print(topic_table(topics))
         self._print(f"\n{labels}\n")
 
     def report(self, title: str, report: ProbeReport) -> None:
         """Show P1's table, the embedding and the heads that follow topics most."""
+        from ..cli._tables import report_tables
+
         self._print(Rule(f"[bold]{title}[/bold]", align="left"))
         for table in report_tables(report, "distance_matched"):
             self._print(table)

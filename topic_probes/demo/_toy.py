@@ -19,7 +19,7 @@ from ..corpora import LdaCorpus, lda
 from ..probes import probe
 from ..report import plot_document_attention, plot_stages, plot_topic_matrix, plot_training, save_plot
 from ..topics import TopicLabels
-from ._folder import files_of, plain, write_run, write_summary, written_by
+from ._folder import finish, written_by
 from ._show import Screen
 
 if TYPE_CHECKING:
@@ -220,10 +220,7 @@ def _run(
         doubts += more
     summary["doubts"] = doubts
     summary["seconds"] = round(time.monotonic() - started, 1)
-    write_run(folder, run_toml)
-    summary["files"] = files_of(folder)
-    summary = plain(summary)
-    write_summary(folder, summary)
+    summary = finish(folder, summary, run_toml)
     return ToyOutcome(summary, tuple(doubts))
 
 

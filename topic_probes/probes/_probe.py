@@ -160,11 +160,13 @@ def probe(
         "n_permutations": n_permutations,
         "word_counts": fingerprint_of_counts(word_counts),
     }
+    # Once: it reads every weight.
+    origins = {name: provenance(each, labels, corpus=documents.name, **options) for name, each in models.items()}
     processes = Processes() if distributed else None
     settings: dict[str, Any] = {}
     if processes is not None or checkpoint is not None:
         settings = {
-            **provenance(model, labels, corpus=documents.name, **options),
+            **origins["trained"],
             "limit": documents.limit,
             "tokenizer": fingerprint_of_tokenizer(tokenizer),
             "layers": [site.name for site in names],
@@ -205,14 +207,13 @@ def probe(
     reports = {}
     for name, counter in run.counters.items():
         assert counter.totals is not None
-        origin = provenance(models[name], labels, corpus=documents.name, **options)
         reports[name] = ProbeReport(
             attention=AttentionResult(
                 totals=counter.totals,
                 tally=reader.tally.as_dict(),
                 visibility={site.key: str(seen) for site, seen in counter.visibility.items()},
                 unavailable_layers=tuple(site.key for site in unavailable),
-                options={**origin, "weights": name},
+                options={**origins[name], "weights": name},
                 seed=seed,
             ),
             embedding=measure_embedding(models[name], labels, tokenizer, word_counts),
