@@ -12,7 +12,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,44 @@ def kill_at_call(place: str, nth: int) -> None:
     setattr(owner, name, last)
 
 
+def end_of(number: int) -> str:
+    """Wait until a process ends; return in a word how it did."""
+    _, status = os.waitpid(number, 0)
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended"
+
+
+@contextmanager
+def when_counting(model: Any, action: Callable[[], object]) -> Iterator[None]:
+    """Do something whenever a batch goes through the model."""
+    point = model.hook_dict["blocks.0.attn.hook_pattern"]
+
+    def tell(tensor: Any, hook: Any) -> None:
+        action()
+
+    point.add_hook(tell)
+    try:
+        yield
+    finally:
+        point.remove_hooks()
+
+
+def kill_after(model: Any, n_batches: int, seconds: float, target: Path) -> str:
+    """Kill a run from outside, at a moment of its work and not of the clock: a busy machine changes nothing."""
+    told, tell = os.pipe()
+
+    def work() -> None:
+        with when_counting(model, lambda: os.write(tell, b".")):
+            run(model, target, resume=True)
+
+    number = fork(work)
+    os.close(tell)
+    if all(os.read(told, 1) for _ in range(n_batches)):
+        time.sleep(seconds)
+    os.kill(number, signal.SIGKILL)  # of a process that has ended, and is not waited for yet: nothing happens
+    os.close(told)
+    return end_of(number)
+
+
 def states_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("state-*"))
 
@@ -91,9 +130,11 @@ def states_in(folder: Path) -> list[str]:
 def main(folder: Path, n_moments: int, seed: int) -> dict[str, Any]:
     draw = random.Random(seed)
     model = helpers.build(helpers.KINDS[0])
+    batches: list[int] = []
     begun = time.monotonic()
-    expected = numbers_of(run(model, None))
-    lasts = time.monotonic() - begun
+    with when_counting(model, lambda: batches.append(1)):
+        expected = numbers_of(run(model, None))
+    seconds, n_batches = time.monotonic() - begun, len(batches)
 
     places = [("before writing", 2), ("while writing", 2), ("before moving", 2), ("before deleting", 2)]
     plans: list[tuple[str, Callable[[Path], list[str]]]] = []
@@ -104,28 +145,20 @@ def main(folder: Path, n_moments: int, seed: int) -> dict[str, Any]:
                 kill_at_call(place, nth)
                 run(model, target)
 
-            _, status = os.waitpid(fork(work), 0)
-            return [f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended", *states_in(target)]
+            return [end_of(fork(work)), *states_in(target)]
 
         return way
 
-    def killed_after(seconds: list[float]) -> Callable[[Path], list[str]]:
+    def killed_while_counting(moments: list[tuple[int, float]]) -> Callable[[Path], list[str]]:
         def way(target: Path) -> list[str]:
-            seen = []
-            for pause in seconds:
-                number = fork(lambda: run(model, target, resume=True))
-                time.sleep(pause)
-                os.kill(number, signal.SIGKILL)
-                _, status = os.waitpid(number, 0)
-                seen += [f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended", *states_in(target)]
-            return seen
+            return [word for moment in moments for word in (kill_after(model, *moment, target), *states_in(target))]
 
         return way
 
     plans += [(f"{place}, time {nth}", killed_at(place, nth)) for place, nth in places]
     for _ in range(n_moments):
-        pauses = [draw.uniform(0, lasts), draw.uniform(0, lasts / 2)]
-        plans.append((f"after {pauses} of {lasts:.2f} seconds", killed_after(pauses)))
+        moments = [(draw.randrange(n_batches), draw.uniform(0, 2 * seconds / n_batches)) for _ in range(2)]
+        plans.append((f"after {moments} batches and seconds", killed_while_counting(moments)))
 
     outcomes = []
     for number, (name, way) in enumerate(plans):
@@ -147,7 +180,7 @@ def main(folder: Path, n_moments: int, seed: int) -> dict[str, Any]:
                 and all(np.array_equal(found[key], expected[key]) for key in expected),
             }
         )
-    return {"seconds": lasts, "outcomes": outcomes}
+    return {"seconds": seconds, "batches": n_batches, "outcomes": outcomes}
 
 
 if __name__ == "__main__":

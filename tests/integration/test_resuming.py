@@ -75,7 +75,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_like_one_that_was_not(repository
 def test_a_run_may_be_killed_at_twenty_random_moments(repository: Path, tmp_path: Path) -> None:
     outcomes = broken_runs(repository, tmp_path, 20, seed=20)["outcomes"]
     require_as_if_nothing_had_happened(outcomes)
-    assert sum("signal 9" in one["seen"] for one in outcomes[4:]) >= 10  # a busy machine ends some runs first
+    assert sum("signal 9" in one["seen"] for one in outcomes[4:]) >= 18
     assert sum(any(seen.startswith("state") for seen in one["seen"]) for one in outcomes[4:]) >= 8
 
 
