@@ -113,6 +113,16 @@ def test_a_click_opens_the_head_with_its_numbers_curve_topics_and_passage(page: 
     assert page.locator("dialog[open]").count() == 0
 
 
+@pytest.mark.parametrize("estimator", ["distance_matched", "pooled"])
+def test_the_list_of_heads_is_in_order_of_the_lower_ends(page: Any, report: ProbeReport, estimator: str) -> None:
+    """As the forest plot and the command line's table have them."""
+    page.select_option("#estimator", estimator)
+    listed = page.locator("#strongest tr th button").all_inner_texts()
+    rows = report.attention.to_frame(estimator).nlargest(12, "ratio_low").to_dict("records")
+    assert listed == [f"layer {row['layer']}, head {row['head']}" for row in rows]
+    assert "most surely above 1" in page.locator("#strongest-caption").inner_text()
+
+
 def test_a_selected_word_shades_the_words_that_it_attends_to(page: Any, labels: TopicLabels) -> None:
     """The most attended word is the darkest, a change of word changes the shades, text with markup is text."""
     page.click('td[data-r="5"]')

@@ -39,15 +39,16 @@ def heads() -> pd.DataFrame:
     )
 
 
-def test_a_forest_has_the_largest_ratios_first_each_with_its_interval() -> None:
+def test_a_forest_has_the_surest_heads_first_each_with_its_interval() -> None:
     ax = plot_forest(heads())
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["0.1", "0.0", "1.1"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0.0", "1.1", "0.1"]  # no interval: last
     (intervals,) = [one for one in ax.collections if isinstance(one, LineCollection)]
     ends = [(segment[0][0], segment[1][0], segment[0][1]) for segment in intervals.get_segments()]
-    assert ends == [(1.1, 1.4, 1), (0.5, 1.1, 2)]
+    assert ends == [(1.1, 1.4, 0), (0.5, 1.1, 1)]
     marks = [one for one in ax.collections if isinstance(one, PathCollection)]
     places = sorted(tuple(offset) for mark in marks for offset in mark.get_offsets().tolist())
-    assert places == [(0.8, 2.0), (1.2, 1.0), (3.0, 0.0)]
+    assert places == [(0.8, 1.0), (1.2, 0.0), (3.0, 2.0)]
+    assert ax.get_title(loc="left") == "Heads most surely above 1"
     low, high = ax.get_xlim()
     assert low < 0.5
     assert high > 3.0
@@ -59,7 +60,14 @@ def test_a_forest_can_be_cut_and_does_without_q_values() -> None:
     assert len(ax.get_yticklabels()) == 2
     assert ax.get_legend() is None
     several = heads().assign(stack=["encoder", "cross", "cross", "encoder"])
-    assert plot_forest(several).get_yticklabels()[0].get_text() == "cross 0.1"
+    assert plot_forest(several).get_yticklabels()[0].get_text() == "encoder 0.0"
+    assert plot_forest(several).get_yticklabels()[2].get_text() == "cross 0.1"
+
+
+def test_a_forest_without_any_interval_is_in_order_of_ratios() -> None:
+    ax = plot_forest(heads().assign(ratio_low=np.nan, ratio_high=np.nan))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0.1", "0.0", "1.1"]
+    assert ax.get_title(loc="left") == "Heads with the largest ratios"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Annotated, no_type_check
 import typer
 
 from ._config import run_file
-from ._options import AsJson, Config, DryRun, LabFolder, Seed
+from ._options import Articles, AsJson, Config, DryRun, LabFolder, NTopics, Seed
 from ._screen import conclude, stdout_for_results
 
 
@@ -19,10 +19,8 @@ def demo(
     models: Annotated[
         str, typer.Option(help="Which of the models that come in packages: minilm, smollm2, or minilm,smollm2.")
     ] = "minilm,smollm2",
-    n_topics: Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)] = 40,
-    articles: Annotated[
-        int | None, typer.Option(help="Read only so many of the 106 articles (a quick look).", metavar="N", min=40)
-    ] = None,
+    n_topics: NTopics = 40,
+    articles: Articles = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     dry_run: DryRun = False,

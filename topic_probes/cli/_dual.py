@@ -8,7 +8,7 @@ from typing import Annotated, no_type_check
 import typer
 
 from ._config import run_file
-from ._options import AsJson, Config, DryRun, LabFolder, Seed
+from ._options import Articles, AsJson, Config, DryRun, LabFolder, NTopics, Seed
 from ._screen import conclude
 
 
@@ -23,10 +23,8 @@ def dual(
     head: Annotated[
         int | None, typer.Option(help="The head to show, instead of one that is chosen.", metavar="N", min=0)
     ] = None,
-    n_topics: Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)] = 40,
-    articles: Annotated[
-        int | None, typer.Option(help="Read only so many of the 106 articles.", metavar="N", min=40)
-    ] = None,
+    n_topics: NTopics = 40,
+    articles: Articles = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     dry_run: DryRun = False,

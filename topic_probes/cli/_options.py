@@ -74,6 +74,9 @@ Part = Annotated[
 ]
 Split = Annotated[str, typer.Option(help="Split of an hf: corpus.", metavar="NAME")]
 
+NTopics = Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)]
+Articles = Annotated[int | None, typer.Option(help="Read only so many of the 106 articles.", metavar="N", min=40)]
+
 Estimator = Annotated[
     str, typer.Option(help="For the table of heads: " + ", ".join(_ESTIMATORS) + ".", **one_of(_ESTIMATORS))
 ]

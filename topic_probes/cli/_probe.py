@@ -294,8 +294,9 @@ def _passages(
     if not n_examples:
         return []
     from ..probes._examples import example_passages
+    from ..report._frames import surest_first
 
-    heads = report.attention.to_frame("distance_matched").nlargest(_HEADS_IN_EXAMPLES, "ratio")
+    heads = surest_first(report.attention.to_frame("distance_matched"))[0].head(_HEADS_IN_EXAMPLES)
     if not len(heads):  # no head has a ratio
         return []
     with suppress(CorpusError):

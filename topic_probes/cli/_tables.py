@@ -90,9 +90,10 @@ def _embedding(report: ProbeReport) -> Table:
 
 
 def _heads(report: ProbeReport, estimator: str) -> Table:
-    frame: Any = report.attention.to_frame(estimator)
-    by = "ratio_low" if frame["ratio_low"].notna().any() else "ratio"  # a large ratio of hardly any attention is noise
-    frame = frame.nlargest(_HEADS_SHOWN, by)
+    from ..report._frames import surest_first
+
+    ordered, order = surest_first(report.attention.to_frame(estimator))
+    frame: Any = ordered.head(_HEADS_SHOWN)
     place = [name for name in ("stack", "layer", "head") if name in frame.columns]
     rows = [
         (
@@ -107,8 +108,7 @@ def _heads(report: ProbeReport, estimator: str) -> Table:
         for row in frame.to_dict("records")
     ]
     names = (*place, "same", "cross", "ratio", "95 % interval", "q", "to special")
-    which = "most surely above 1" if by == "ratio_low" else "with the largest ratio"
-    return _table(f"Heads {which}, {estimator.replace('_', ' ')}", names, rows, left=("stack",))
+    return _table(f"Heads {order}, {estimator.replace('_', ' ')}", names, rows, left=("stack",))
 
 
 def _interval(row: Any) -> str:

@@ -11,7 +11,7 @@ from .._folders import files_below, kind_of, whole_folder
 from .._run_file import RUN_FILE, write_run
 from ._config import run_file
 from ._corpus import open_corpus
-from ._options import AsJson, Config, DryRun, Limit, Part, Seed, Split, TextField, TopicsFolder, required
+from ._options import AsJson, Config, DryRun, Limit, NTopics, Part, Seed, Split, TextField, TopicsFolder, required
 from ._screen import show, show_json, stdout_for_results
 
 Corpus = Annotated[
@@ -26,7 +26,7 @@ Corpus = Annotated[
 def topics(
     ctx: typer.Context,
     corpus: Corpus,
-    n_topics: Annotated[int, typer.Option(help="Number of topics.", metavar="N", min=2)] = 100,
+    n_topics: NTopics = 100,
     output: TopicsFolder = None,
     limit: Limit = None,
     text_field: TextField = "text",

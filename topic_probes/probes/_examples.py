@@ -43,7 +43,7 @@ def example_passages(
         texts: documents of text; the first ``limit`` that have words are used, and of each the beginning.
         labels: topics of words.
         heads: ``(layer, head)`` of each head to show, of an encoder-decoder ``(stack, layer, head)``; or a table with
-            these columns, such as ``report.attention.to_frame("distance_matched").nlargest(4, "ratio")``.
+            these columns, such as ``report.attention.to_frame("distance_matched").nlargest(4, "ratio_low")``.
         tokenizer: the model's own (``model.tokenizer``) unless given.
         words: ``"whole"`` or ``"merge"``, as for :func:`word_attention`.
         max_words: words of each passage, counted by the library's rule.

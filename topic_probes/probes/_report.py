@@ -184,7 +184,7 @@ class ProbeReport:
         return _say(estimator, plot_heads(self.attention.to_frame(estimator), ax=ax, stack=stack))
 
     def plot_forest(self, ax: Any = None, *, estimator: str = "distance_matched", n_heads: int = 20) -> Any:
-        """Draw the heads with the largest ratios, each with its interval; return the Axes."""
+        """Draw the heads whose ratio is most surely above 1, each with its interval; return the Axes."""
         from ..report import plot_forest
 
         return _say(estimator, plot_forest(self.attention.to_frame(estimator), ax=ax, n_heads=n_heads))
@@ -249,7 +249,7 @@ class ProbeReport:
             ValueError: if they do not belong to this report.
 
         Examples:
-            heads = report.attention.to_frame("distance_matched").nlargest(4, "ratio")
+            heads = report.attention.to_frame("distance_matched").nlargest(4, "ratio_low")
             examples = topic_probes.example_passages(model, documents, labels, heads=heads)
             report.to_html("report.html", labels=labels, topics=topics, examples=examples)
         """

@@ -1,4 +1,4 @@
-"""The heads with the largest ratios, each with its interval: a forest plot."""
+"""The heads that follow topics most surely, each with its interval: a forest plot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .._validation import require_count
 from . import _style as style
-from ._frames import name_axes, require_columns, require_one_row_each
+from ._frames import name_axes, require_columns, require_one_row_each, surest_first
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def plot_forest(frame: DataFrame, ax: Axes | None = None, *, n_heads: int = 20, q: float = 0.05) -> Axes:
-    """Draw the heads of largest ratio with their intervals, on a logarithmic scale around 1.
+    """Draw the heads whose ratio is most surely above 1 with their intervals, on a logarithmic scale around 1.
+
+    They are in order of the lower ends of their intervals; of the ratios where no head has an interval.
 
     Filled marks are heads whose q-value is at most ``q``; where the table has no q-values all are filled.
 
@@ -38,7 +40,8 @@ def plot_forest(frame: DataFrame, ax: Axes | None = None, *, n_heads: int = 20, 
     keys = [name for name in ("stack", "layer", "head") if name in frame]
     defined: Any = frame[np.isfinite(frame["ratio"].to_numpy(dtype=float, na_value=np.nan)) & (frame["ratio"] > 0)]
     require_one_row_each(defined, keys)
-    top: Any = defined.nlargest(n_heads, "ratio")
+    ordered, order = surest_first(defined)
+    top: Any = ordered.head(n_heads)
     ratio, low, high = (top[name].to_numpy(dtype=float) for name in ("ratio", "ratio_low", "ratio_high"))
     places = np.arange(len(top))
     ax = style.new_axes(5.6, 1.3 + 0.24 * len(top)) if ax is None else ax
@@ -73,7 +76,7 @@ def plot_forest(frame: DataFrame, ax: Axes | None = None, *, n_heads: int = 20, 
     ax.grid(axis="x", color="#E5E5E5", linewidth=0.8)
     ax.set_axisbelow(True)
     name_axes(ax, "same topic / cross topic, with interval", "")
-    ax.set_title("Heads with the largest ratios", fontsize=style.TITLE_SIZE, color=style.INK, loc="left")
+    ax.set_title(f"Heads {order}", fontsize=style.TITLE_SIZE, color=style.INK, loc="left")
     if "q_value" in top and not np.isnan(q_values).all():
         ax.legend(frameon=False, fontsize=style.TICK_SIZE, loc="lower right")
     sns.despine(ax=ax, left=True)

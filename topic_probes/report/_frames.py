@@ -35,6 +35,23 @@ def require_one_row_each(frame: DataFrame, keys: Sequence[str]) -> None:
         raise ValueError(f"frame must have one row per {' and '.join(keys)}, got several for {first}: select one model")
 
 
+def surest_first(frame: DataFrame) -> tuple[DataFrame, str]:
+    """Return the rows with a ratio in order, and the order in words.
+
+    Rows are ordered by the lower end of their interval, where any has one: the ratio of two means that are hardly
+    above 0 is large by noise. Rows without an end come last, by their ratio.
+
+    Args:
+        frame: columns ``ratio`` and, if there are intervals, ``ratio_low``.
+    """
+    known: Any = frame[frame["ratio"].notna()]
+    order = ["ratio"]
+    if "ratio_low" in known and known["ratio_low"].notna().any():
+        order.insert(0, "ratio_low")
+    ordered = known.sort_values(order, ascending=False, na_position="last", kind="stable")
+    return ordered, "with the largest ratios" if len(order) == 1 else "most surely above 1"
+
+
 def topic_of_each(matrix: DataFrame, topics: Iterable[Hashable] | Mapping[Hashable, Hashable]) -> list[Hashable]:
     """Return the topic of each row, None for a word without."""
     import pandas as pd

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _style as style
-from ._frames import require_columns, require_one_row_each
+from ._frames import require_columns, require_one_row_each, surest_first
 from ._page_passages import chosen_passages
 from ._page_values import numbers, plain_table
 
@@ -90,8 +90,8 @@ def page_data(
         headline: one row per model and estimator, as of ``ProbeReport.estimators_frame``.
         heads: model -> estimator -> table with one row a head, as of ``AttentionResult.to_frame``.
         distance: model -> table as of ``AttentionResult.distance_frame``.
-        topic_matrix: from (stack, layer, head) to a table topics by topics; asked for the heads with the largest
-            ratios, as many as fit.
+        topic_matrix: from (stack, layer, head) to a table topics by topics; asked for the heads that follow topics
+            most surely, as many as fit.
         topics: one row per topic: ``topic``, ``top_words`` and what else is known of it.
         embedding: as of ``ProbeReport.embedding_frame``.
         contextual: as of ``ProbeReport.contextual_frame``.
@@ -152,11 +152,12 @@ def _keys(frame: DataFrame) -> list[str]:
 
 
 def _strongest(heads: Mapping[str, Mapping[str, DataFrame]]) -> list[int]:
-    """Return the rows of the first model's heads, largest distance-matched ratio first, those without one last."""
+    """Return the rows of the first model's heads, surest distance-matched ratio first, those without one last."""
     by_estimator = next(iter(heads.values()))
     frame = by_estimator.get("distance_matched", next(iter(by_estimator.values())))
-    ratio = np.nan_to_num(frame["ratio"].to_numpy(dtype=float, na_value=np.nan), nan=-1.0)
-    return np.argsort(-ratio, kind="stable").tolist()
+    frame = frame.reset_index(drop=True)
+    with_ratio = surest_first(frame)[0].index.tolist()
+    return with_ratio + frame.index.difference(with_ratio).tolist()
 
 
 def _add_values(data: PageData, heads: Mapping[str, Mapping[str, DataFrame]], digits: int) -> None:
@@ -215,8 +216,8 @@ def _add_curves(data: PageData, distance: Mapping[str, DataFrame], order: Sequen
     if n_heads > kept:
         data.note(
             "heads",
-            f"Attention against distance is kept of the {kept:,} heads with the largest distance-matched ratios, "
-            f"of {n_heads:,}. report.plot_distance(layer, head) draws any of them.",
+            f"Attention against distance is kept of the {kept:,} heads that follow topics most surely "
+            f"(distance-matched), of {n_heads:,}. report.plot_distance(layer, head) draws any of them.",
         )
 
 
@@ -260,8 +261,8 @@ def _add_matrices(data: PageData, topic_matrix: Callable[[str, int, int], DataFr
     if n_heads < len(order):
         data.note(
             "heads",
-            f"Attention from topic to topic is kept of the {n_heads:,} heads with the largest distance-matched "
-            f"ratios, of {len(order):,}. report.attention.topic_matrix(layer, head) gives any of them.",
+            f"Attention from topic to topic is kept of the {n_heads:,} heads that follow topics most surely "
+            f"(distance-matched), of {len(order):,}. report.attention.topic_matrix(layer, head) gives any of them.",
         )
     if kept is not None and len(kept) < n_topics:
         data.note("heads", f"Its tables show the {len(kept)} topics with most pairs, of {n_topics} that have some.")

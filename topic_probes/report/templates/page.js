@@ -271,7 +271,10 @@
     const { model, estimator } = current();
     const ratios = valuesOf(model, estimator).ratio || [];
     const value = (name, row) => valueOf(model, estimator, name, row);
-    const order = rowsOfHeads.filter((row) => known(ratios[row])).sort((one, other) => ratios[other] - ratios[one]).slice(0, 12);
+    const lows = valuesOf(model, estimator).ratio_low || [], sure = lows.some(known); // as surest_first of the pictures
+    const rank = (row) => sure ? (known(lows[row]) ? lows[row] : -1) : 0;
+    const order = rowsOfHeads.filter((row) => known(ratios[row]))
+      .sort((one, other) => rank(other) - rank(one) || ratios[other] - ratios[one]).slice(0, 12);
     $("strongest").replaceChildren(...order.map((row) => {
       const open = make("button", { type: "button", "aria-label": `open ${nameOf(row)}` }, nameOf(row));
       open.addEventListener("click", () => show(row));
@@ -280,7 +283,7 @@
         make("td", { class: "n" }, mean(value("same_topic", row))), make("td", { class: "n" }, mean(value("cross_topic", row))),
         make("td", { class: "n" }, chance(value("q_value", row))), make("td", { class: "n" }, percent(D.plain[model].sink_mass[row])));
     }));
-    $("strongest-caption").textContent = `Heads with the largest ratio, ${model}, ${words(estimator)}`;
+    $("strongest-caption").textContent = `Heads ${sure ? "most surely above 1" : "with the largest ratios"}, ${model}, ${words(estimator)}`;
   }
   const tip = $("tip");
   const showTip = (node, text) => {
