@@ -4,8 +4,8 @@ Each measurement is a fresh process, and the number is the most that the operati
 Documents are made one by one as they are read, so a corpus takes no memory of its own. Target: at most 60 MB more for a
 hundred times as many. ``python benchmarks/memory.py probe 300`` is one of these processes.
 
-``probe`` keeps sums and one stretch of the corpus, whatever its length. ``fit_lda`` keeps the passages as bags of words
-through all passes, 8 bytes for each different word of each passage: what is measured here is that this is all.
+``probe`` keeps sums and one stretch of the corpus, whatever its length. ``fit_lda`` keeps its passages in a temporary
+file, and of each some numbers in memory; what grows with a corpus is the list of its different words.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 FEW, MANY = 100, 10_000
 TARGET_MEGABYTES = 60.0
-WORDS_PER_DOCUMENT = 40
-N_WORDS = 200
+WORDS_PER_DOCUMENT = {"probe": 40, "fit_lda": 400}
+N_WORDS = {"probe": 200, "fit_lda": 9_990}
 
 
 def run(few: int = FEW, many: int = MANY) -> dict[str, Any]:
@@ -59,27 +59,28 @@ def _peak_megabytes() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def _words(n_documents: int) -> Iterator[list[int]]:
-    """Yield the words of each document: 40 of ten topics, mostly of one."""
+def _words(n_documents: int, name: str) -> Iterator[list[int]]:
+    """Yield the words of each document: of ten topics, mostly of one."""
     import numpy as np
 
+    length, of_topic = WORDS_PER_DOCUMENT[name], N_WORDS[name] // 10
     for number in range(n_documents):
         generator = np.random.default_rng(number)
-        topics = np.where(generator.random(WORDS_PER_DOCUMENT) < 0.7, number % 10, generator.integers(0, 10))
-        yield (topics * (N_WORDS // 10) + generator.integers(0, N_WORDS // 10, WORDS_PER_DOCUMENT)).tolist()
+        topics = np.where(generator.random(length) < 0.7, number % 10, generator.integers(0, 10))
+        yield (topics * of_topic + generator.integers(0, of_topic, length)).tolist()
 
 
 def _spelled(word: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in f"{word:04d}")
 
 
-def _corpus(n_documents: int, *, text: bool) -> Any:
+def _corpus(n_documents: int, name: str) -> Any:
     from topic_probes.corpora import Document
     from topic_probes.corpora._document import Corpus
 
     def documents() -> Iterator[Document]:
-        for number, words in enumerate(_words(n_documents)):
-            if text:
+        for number, words in enumerate(_words(n_documents, name)):
+            if name == "fit_lda":
                 yield Document(str(number), text=" ".join(map(_spelled, words)))
             else:
                 yield Document(str(number), token_ids=tuple(words))
@@ -94,9 +95,10 @@ def _probe(n_documents: int) -> None:
     from topic_probes.toy import TopicTransformer
 
     torch.set_num_threads(1)
-    labels = tp.TopicLabels.from_dict({word: word // (N_WORDS // 10) for word in range(N_WORDS)})
+    n_words = N_WORDS["probe"]
+    labels = tp.TopicLabels.from_dict({word: word // (n_words // 10) for word in range(n_words)})
     tp.probe(
-        TopicTransformer(N_WORDS), _corpus(n_documents, text=False), labels, baseline=None, n_permutations=20,
+        TopicTransformer(n_words), _corpus(n_documents, "probe"), labels, baseline=None, n_permutations=20,
         progress=False,
     )  # fmt: skip
 
@@ -104,7 +106,7 @@ def _probe(n_documents: int) -> None:
 def _fit_lda(n_documents: int) -> None:
     import topic_probes as tp
 
-    tp.fit_lda(_corpus(n_documents, text=True), n_topics=10, passes=2, min_passages=1, progress=False)
+    tp.fit_lda(_corpus(n_documents, "fit_lda"), n_topics=10, passes=2, min_passages=1, progress=False)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ CORPORA = {
 }
 
 
+class Deadly(list):
+    """Documents before whose last one a process is killed, unless it is the first."""
+
+    def __iter__(self) -> Iterator[Document]:
+        yield from self[:-1]
+        if dist.get_rank():
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield self[-1]
+
+
 def run(model: Any, documents: Any, **options: Any) -> Any:
     return probe(
         model,
@@ -53,7 +64,7 @@ def run(model: Any, documents: Any, **options: Any) -> Any:
 
 
 def together(folder: Path, name: str, n: int, work: Callable[[int], Any]) -> list[Any]:
-    """Return what each of n processes made of some work, or the error in words."""
+    """Return what each of n processes made of some work, or the error in words; nothing of one that died."""
 
     def one(rank: int) -> None:
         try:
@@ -67,7 +78,8 @@ def together(folder: Path, name: str, n: int, work: Callable[[int], Any]) -> lis
 
     for child in [fork(lambda rank=rank: one(rank)) for rank in range(n)]:
         os.waitpid(child, 0)
-    return [json.loads((folder / f"{name}.{rank}.json").read_text(encoding="utf-8")) for rank in range(n)]
+    files = [folder / f"{name}.{rank}.json" for rank in range(n)]
+    return [json.loads(file.read_text(encoding="utf-8")) if file.exists() else {} for file in files]
 
 
 def compare(found: list[dict[str, Any]], expected: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -113,6 +125,9 @@ def main(folder: Path) -> dict[str, Any]:
     broken = [document(number, 9) if number != 40 else Document("40", token_ids=(1, 99)) for number in range(45)]
     outcomes["one fails"] = [
         one.get("error") for one in together(folder, "fails", 3, lambda _: run(model, broken, batch_size=1, **shared))
+    ]
+    outcomes["one dies"] = [
+        one.get("error") for one in together(folder, "dies", 2, lambda _: run(model, Deadly(documents), **shared))
     ]
     outcomes["called otherwise"] = [
         one.get("error")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import corpora, dual, report, toy
-    from ._errors import CorpusError, PatternError
+    from ._errors import CorpusError, DistributedError, PatternError
     from .models import load_model
     from .probes import (
         AttachedProbe,
@@ -45,6 +45,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "CorpusError": "_errors",
+    "DistributedError": "_errors",
     "PatternError": "_errors",
     "load_model": "models",
     "AttachedProbe": "probes",
@@ -76,6 +77,7 @@ __all__ = [
     "AttentionResult",
     "ConfidenceInterval",
     "CorpusError",
+    "DistributedError",
     "EmbeddingResult",
     "Headline",
     "PatternError",

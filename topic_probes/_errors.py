@@ -9,3 +9,7 @@ class CorpusError(ValueError):
 
 class PatternError(RuntimeError):
     """A model did not hand out the attention patterns that were asked for."""
+
+
+class DistributedError(RuntimeError):
+    """One of the processes of a run failed or was lost, so none has a result. The message says which."""

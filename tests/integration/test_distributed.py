@@ -69,7 +69,17 @@ def test_an_error_in_one_process_is_an_error_in_all(found: dict[str, Any]) -> No
     """Nobody waits for a process that will not come."""
     assert found["one fails"][1].startswith("CorpusError: document '40' has token id 99")
     for rank in (0, 2):
-        assert found["one fails"][rank].startswith("RuntimeError: process 1 of 3 failed, so no process has a result")
+        assert found["one fails"][rank].startswith(
+            "DistributedError: process 1 of 3 failed, so no process has a result"
+        )
+
+
+def test_a_process_that_died_is_an_error_in_the_others(found: dict[str, Any]) -> None:
+    left, died = found["one dies"]
+    assert died is None
+    assert left.startswith(
+        "DistributedError: process 0 of 2 lost the others, of which one has probably died: start all"
+    )
 
 
 def test_processes_that_are_called_otherwise_are_refused(found: dict[str, Any]) -> None:
@@ -112,7 +122,7 @@ def test_all_processes_begin_with_what_one_learns_from_its_first_batch() -> None
     assert [seen.longest for seen in run.counters["trained"].visibility.values()] == [30, 30]
     assert (reading.reader.tally.n_documents, reading.reader.tally.n_tokens) == (5, 15)
     assert run.counters["trained"].totals is not None
-    assert run.counters["trained"].totals.n_documents.sum(axis=1).tolist() == [5, 5]
+    assert run.counters["trained"].totals.n_rows.sum(axis=1).tolist() == [5, 5]
 
 
 def test_a_process_that_was_started_alone_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def run(model: Any, documents: Any = DOCUMENTS, **options: Any) -> Any:
 def require_close(one: Any, other: Any) -> None:
     for name, array in one.totals.to_arrays().items():
         np.testing.assert_allclose(array, other.totals.to_arrays()[name], rtol=RELATIVE, atol=1e-12, err_msg=name)
-    np.testing.assert_array_equal(one.totals.n_documents, other.totals.n_documents)
+    np.testing.assert_array_equal(one.totals.n_rows, other.totals.n_rows)
     assert (one.tally, one.visibility) == (other.tally, other.visibility)
 
 

@@ -32,7 +32,7 @@ def test_merged_halves_have_the_groups_and_intervals_of_the_whole(way) -> None:
     whole = way(model, DOCUMENTS)
     halves = way(model, DOCUMENTS[:5]).merge(way(model, DOCUMENTS[5:]))
     assert whole.headline().n_groups >= 8
-    np.testing.assert_array_equal(halves.totals.n_documents, whole.totals.n_documents)
+    np.testing.assert_array_equal(halves.totals.n_rows, whole.totals.n_rows)
     np.testing.assert_array_equal(halves.totals.counts, whole.totals.counts)
     np.testing.assert_allclose(halves.to_frame(), whole.to_frame(), rtol=1e-9)
 

@@ -94,7 +94,7 @@ def test_batches_order_and_padding_change_nothing(kind: str) -> None:
         other = run(model, order, batch_size=batch_size).attention.totals
         np.testing.assert_allclose(other.sums, one.sums, rtol=RELATIVE)
         np.testing.assert_allclose(other.counts, one.counts, rtol=RELATIVE)
-        np.testing.assert_array_equal(other.n_documents, one.n_documents)
+        np.testing.assert_array_equal(other.n_rows, one.n_rows)
 
 
 @every_kind

@@ -17,7 +17,7 @@ import torch
 
 import helpers
 from topic_probes import CorpusError, ProbeReport, TopicLabels, probe
-from topic_probes.probes._resuming import checkpoint_folder, remove_checkpoint
+from topic_probes.probes._resuming import checkpoint_folder
 
 LABELS = TopicLabels.from_dict({token: token % 4 for token in range(40)})
 DOCUMENTS = [[int(id) for id in row] for row in np.random.default_rng(3).integers(0, helpers.N_WORDS, (40, 6))]
@@ -203,8 +203,6 @@ def test_a_folder_with_something_else_is_left_alone(model: Any, tmp_path: Path) 
     for resume in (False, True):
         with pytest.raises(FileExistsError, match=r"holds 'thesis\.tex', which is no checkpoint"):
             run(model, tmp_path, resume=resume)
-    with pytest.raises(FileExistsError, match=r"holds 'thesis\.tex'"):
-        remove_checkpoint(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(FileExistsError, match="is a file"):
         run(model, tmp_path / "thesis.tex")
@@ -253,13 +251,6 @@ def test_a_damaged_state_is_refused_in_one_sentence(damage: Any, model: Any, kep
     damage(tmp_path / "states" / "state-000000000040")
     with pytest.raises(ValueError, match=r"damaged|not a|format 2"):
         run(model, tmp_path / "states", resume=True)
-
-
-def test_a_checkpoint_is_removed_and_nothing_else(kept: Path, tmp_path: Path) -> None:
-    shutil.copytree(kept, tmp_path / "states")
-    remove_checkpoint(tmp_path / "states")
-    remove_checkpoint(tmp_path / "states")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def require_all_counted(result: Any, expected: soak_corpus.Expected, n_documents
     tally = result.tally
     assert tally["n_documents"] + tally["n_skipped"] + tally["n_empty"] == n_documents
     assert {name: tally[name] for name in expected.tally} == expected.tally
-    assert result.totals.n_documents.sum(axis=1).tolist() == [expected.tally["n_documents"]]
+    assert result.totals.n_rows.sum(axis=1).tolist() == [expected.tally["n_documents"]]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_results_of_stretches_merge_in_any_grouping(encoder: tuple[Any, Any], tm
     for name in once:
         # Batches are cut elsewhere, and rows of another length are padded to another width.
         np.testing.assert_allclose(merged[name], once[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    np.testing.assert_array_equal(merged["n_documents"], once["n_documents"])
+    np.testing.assert_array_equal(merged["n_rows"], once["n_rows"])
 
 
 @pytest.mark.parametrize("place", [0, 57, 199])

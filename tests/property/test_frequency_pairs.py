@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import topic_probes.statistics._frequency_pairs as module
-from topic_probes.statistics._frequency_pairs import N_STRATA, frequency_pairs
+from topic_probes.statistics._frequency_pairs import frequency_pairs
+from topic_probes.statistics._strata import N_FREQUENCY_STRATA
 from topic_probes.statistics._vector_pairs import MEASURES, pair_moments
 
 ROUNDING = 1e-11
@@ -103,6 +104,6 @@ def test_vectors_that_carry_frequency_alone_show_no_topic_once_matched():
 
 def test_no_word_has_no_pair():
     empty = frequency_pairs(np.empty((0, 3)), np.empty((0, 2), dtype=bool), np.empty(0, dtype=int))
-    assert empty.counts.shape == (3, N_STRATA, 2)
+    assert empty.counts.shape == (3, N_FREQUENCY_STRATA, 2)
     assert not empty.counts.any()
     assert np.isnan(empty.mean).all()

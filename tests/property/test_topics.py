@@ -6,14 +6,19 @@ import math
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import pytest
+from gensim.corpora import Dictionary
+from gensim.models import CoherenceModel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic_probes.topics import TopicLabels, TopicModel
-from topic_probes.topics._gensim import top_indices
-from topic_probes.topics._passages import Bags, cut_passages
+from topic_probes.topics import TopicLabels, TopicModel, _bags
+from topic_probes.topics._bags import Bags
+from topic_probes.topics._gensim import coherences, top_indices
+from topic_probes.topics._passages import cut_passages
 
 WORDS = [first + second for first in "bcd" for second in "xyz"]
 
@@ -149,9 +154,31 @@ def test_passages_are_the_document_in_order_of_nearly_equal_lengths(n_words, pas
         assert len(passages) == (1 if passage_words is None else math.ceil(n_words / passage_words))
 
 
-@given(st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=8), st.data())
-def test_bags_are_counted_passages(passages, data):
-    """Chosen, renamed and counted as lists of numbers would be."""
+@pytest.mark.parametrize("block", [1, 5, _bags.BLOCK])
+@given(st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=8), st.sampled_from([1, _bags.IN_MEMORY]), st.data())
+def test_bags_are_counted_passages(block, passages, in_memory, data):
+    """Chosen, renamed and counted as lists of numbers would be, wherever they are kept and however they are read."""
+    with mock.patch.multiple(_bags, BLOCK=block, IN_MEMORY=in_memory):
+        require_counted(passages, data)
+
+
+@given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=8), min_size=1, max_size=8), st.data())
+def test_u_mass_is_that_of_gensims_own_counter(passages, data):
+    """To the last bit, also where words never stand together; of words that stand somewhere."""
+    present = sorted({word for passage in passages for word in passage})
+    topic = st.lists(st.sampled_from(present), min_size=2, max_size=len(present), unique=True)
+    topics = data.draw(st.lists(topic, min_size=1, max_size=3)) if len(present) > 1 else []
+    bags, names = Bags.of(passages), [str(word) for word in range(7)]
+    found = coherences([np.array(words) for words in topics], names, measure="u_mass", bags=bags)
+    if topics:
+        dictionary = Dictionary()
+        dictionary.token2id, dictionary.id2token = {name: int(name) for name in names}, dict(enumerate(names))
+        corpus = [list(bag) for bag in bags]
+        theirs = CoherenceModel(topics=topics, corpus=corpus, dictionary=dictionary, coherence="u_mass", topn=7)
+        assert found.tolist() == theirs.get_coherence_per_topic()
+
+
+def require_counted(passages, data):
     bags = Bags.of(iter(passages))
     assert [dict(bag) for bag in bags] == [{word: p.count(word) for word in sorted(set(p))} for p in passages]
     assert bags.n_words().tolist() == [len(passage) for passage in passages]
@@ -159,7 +186,7 @@ def test_bags_are_counted_passages(passages, data):
     assert bags.word_frequencies(7).tolist() == [sum(passage.count(word) for passage in passages) for word in range(7)]
     chosen = data.draw(st.lists(st.integers(0, max(len(passages) - 1, 0)), max_size=6)) if passages else []
     taken = bags.take(np.array(chosen, dtype=np.int64))
-    assert list(taken) == [list(bags)[number] for number in chosen]
+    assert [list(bag) for bag in taken] == [list(list(bags)[number]) for number in chosen]
     names = data.draw(st.permutations([0, 1, 2, 3, -1, -1, -1]))
     renamed = bags.rename(np.array(names, dtype=np.int32))
     assert [dict(bag) for bag in renamed] == [

@@ -35,7 +35,7 @@ def result(n_groups_used: int = 40, *, seed: int = 0, layers: tuple[int, ...] = 
         for index in range(len(layers)):
             totals.sums[index, :, group] = counts * numbers.gamma(4, 0.3, (n_heads, len(COLUMNS)))
             totals.counts[index, group] = counts
-            totals.n_documents[index, group] = 1
+            totals.n_rows[index, group] = 1
     return AttentionResult(
         totals=totals,
         tally={"n_documents": n_groups_used, "n_words": 100},
@@ -171,7 +171,7 @@ def test_merging_adds_sums_counts_and_tallies() -> None:
     both = a.merge(b)
     np.testing.assert_array_equal(both.totals.sums, a.totals.sums + b.totals.sums)
     np.testing.assert_array_equal(both.totals.counts, a.totals.counts + b.totals.counts)
-    np.testing.assert_array_equal(both.totals.n_documents, a.totals.n_documents + b.totals.n_documents)
+    np.testing.assert_array_equal(both.totals.n_rows, a.totals.n_rows + b.totals.n_rows)
     assert both.n_documents == 70
     assert both.options["corpus"] == "list + other"
     np.testing.assert_array_equal(b.merge(a).totals.sums, both.totals.sums)

@@ -122,7 +122,7 @@ def test_the_seed_decides_the_order_of_passages(inner):
     """And no passage is lost or doubled on the way."""
     for seed in (0, 1):
         fit(planted()[0], passes=1, seed=seed)
-    zero, one = (list(bags) for bags, _ in inner)
+    zero, one = ([list(bag) for bag in bags] for bags, _ in inner)
     assert zero != one
     assert sorted(zero) == sorted(one)
 
@@ -131,6 +131,15 @@ def test_the_seed_matters(fitted):
     other = fit(planted()[0], seed=1)
     assert not np.array_equal(other.word_probabilities, fitted.word_probabilities)
     assert other.options["seed"] == 1
+
+
+def test_bags_in_a_file_give_the_same_bits(fitted, monkeypatch):
+    monkeypatch.setattr("topic_probes.topics._bags.IN_MEMORY", 100)
+    monkeypatch.setattr("topic_probes.topics._bags.BLOCK", 50)
+    other = fit(planted()[0])
+    assert other.word_probabilities.tobytes() == fitted.word_probabilities.tobytes()
+    assert other.history == fitted.history
+    np.testing.assert_allclose(other.prior, fitted.prior, rtol=1e-14)
 
 
 def test_nothing_global_changes_and_another_process_gives_the_same_bits(fitted, repository):

@@ -37,7 +37,7 @@ def result(
     totals = AttentionSums.empty(tuple(range(n_layers)), n_heads, n_topics=n_topics, n_groups=20)
     totals.counts[:] = numbers.integers(1, 30, totals.counts.shape[1:])
     totals.sums[:] = totals.counts[:, None] * numbers.gamma(4, 0.3, totals.sums.shape)
-    totals.n_documents[:] = 1
+    totals.n_rows[:] = 1
     totals.curve.weights[:] = numbers.integers(1, 99, totals.curve.weights.shape)
     totals.curve.values[:] = totals.curve.weights[:, None] * numbers.gamma(4, 0.3, totals.curve.values.shape)
     totals.topics.weights[:] = 5

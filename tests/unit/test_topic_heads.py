@@ -36,7 +36,7 @@ def result(
                 noise = numbers.normal(0, 0.05, (len(effects), 2))
                 totals.null.values[0, :, permutation, group % N_NULL_GROUPS, column] += 50 * (1 + noise[:, 0])
                 totals.null.values[0, :, permutation, group % N_NULL_GROUPS, column + 1] += 70 * (1 + noise[:, 1])
-    totals.n_documents[0, :N_GROUPS_USED] = 1
+    totals.n_rows[0, :N_GROUPS_USED] = 1
     known = {"words": "whole", "labels": "abc", "word_counts": "counts", **options}
     return AttentionResult(totals, {"n_documents": N_GROUPS_USED}, {4: "causal"}, (), known, seed=3)
 
@@ -184,7 +184,7 @@ def test_only_like_results_on_one_corpus_are_compared() -> None:
     with pytest.raises(ValueError, match="same layers and heads"):
         one - result((0.0,))
     other = result()
-    other.totals.n_documents[0, 0] = 2
+    other.totals.n_rows[0, 0] = 2
     with pytest.raises(ValueError, match="same corpus"):
         one - other
     with pytest.raises(TypeError, match="another AttentionResult"):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._words import find_words, normalise
 from ..corpora import Corpus
 from ..topics import TopicLabels
+from ..topics._bags import IN_MEMORY
 from ._screen import show, show_json
 from ._tables import facts_table
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _SAMPLED = 50
 """Documents that are looked at."""
+_COPIES_OF_BAGS = 3
+"""As they are read, with the words that take part, and in the order of the fit."""
 _FIT_SECONDS = 1.7e-6
 _FIT_SECONDS_PER_TOPIC = 2e-8
 """Seconds that gensim takes for a running word and a pass, and more of them for each topic, as measured on one core."""
@@ -70,8 +73,9 @@ def estimate_topics(documents: Corpus, *, n_topics: int, passes: int, max_vocabu
         "n_documents": n_documents,
         "n_documents_sampled": len(sample),
         "words_per_document": round(per_document, 1),
-        "memory_bytes": bag_bytes + state_bytes,
-        "disk_bytes": 8 * n_topics * max_vocabulary,
+        "memory_bytes": _COPIES_OF_BAGS * min(bag_bytes, IN_MEMORY) + state_bytes,
+        # Bags that are many are kept in a temporary file.
+        "disk_bytes": 8 * n_topics * max_vocabulary + (_COPIES_OF_BAGS * bag_bytes if bag_bytes > IN_MEMORY else 0),
         "seconds": round(seconds, 1),
         "for_n_documents": n_documents or 1000,
     }

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .._errors import PatternError
+from .._errors import DistributedError, PatternError
 from ._demo import demo
 from ._dual import dual
 from ._probe import probe
@@ -145,7 +145,7 @@ def _in_one_sentence(error: OSError) -> str:
 
 def _is_about_the_machine(error: Exception) -> bool:
     """Whether a device is out of memory, or another process of a run has failed: no bug, and said in one sentence."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in ("out of memory", "process "))
+    return isinstance(error, DistributedError) or (isinstance(error, RuntimeError) and "out of memory" in str(error))
 
 
 def _stop(_signal: int, _frame: object) -> None:

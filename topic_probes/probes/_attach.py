@@ -366,5 +366,5 @@ class _Rows:
     real: Tensor
     """[batch, pos] whether it is no pad."""
     windows: list[Window | None]
-    rows: BatchRows
     """[batch] the real tokens of each row; None for a row without any."""
+    rows: BatchRows

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._errors import DistributedError
 from ..statistics._sums import AttentionSums
 from ..tokens._reader import ReadingTally
 from ._counting import PatternCounter
@@ -117,7 +118,7 @@ class Processes:
         """Do some work in every process, and raise in all of them if it failed in one.
 
         Raises:
-            RuntimeError: if it failed elsewhere; in the process where it failed, its own error.
+            DistributedError: if it failed elsewhere; in the process where it failed, its own error.
         """
         failure: Exception | None = None
         try:
@@ -129,7 +130,7 @@ class Processes:
             raise failure
         for rank, other in enumerate(told):
             if other["failure"]:
-                raise RuntimeError(
+                raise DistributedError(
                     f"process {rank} of {self.n} failed, so no process has a result ({other['failure']})"
                 )
 
@@ -170,7 +171,7 @@ class Processes:
         try:
             yield
         except RuntimeError as error:
-            raise RuntimeError(
+            raise DistributedError(
                 f"process {self.rank} of {self.n} lost the others, of which one has probably died: start all of them "
                 f"again, with resume=True if there is a checkpoint ({str(error).splitlines()[0]:.120})"
             ) from error

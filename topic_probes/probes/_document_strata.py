@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..statistics._strata import DISTANCE_EDGES, N_FREQUENCY_CLASSES, Estimator
+from ..statistics._strata import DISTANCE_EDGES, N_FREQUENCY_STRATA, Estimator
 from ._labelled_pairs import LabelledPairs, labelled_pairs
 from ._sides import Reach, Side
 from ._topic_sets import TopicSets
@@ -22,7 +22,7 @@ from ._topic_sets import TopicSets
 N_STRATA: dict[Estimator, int] = {
     "within_document": 1,
     "distance_matched": len(DISTANCE_EDGES),
-    "frequency_matched": N_FREQUENCY_CLASSES * (N_FREQUENCY_CLASSES + 1) // 2,
+    "frequency_matched": N_FREQUENCY_STRATA,
 }
 """Strata in one document of each estimator that has some."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..statistics._strata import Estimator, distance_bucket
+from ..statistics._strata import Estimator, distance_bucket, frequency_stratum
 from ._sides import Reach, Side, WordTokens, n_in_reach
 from ._topic_sets import TopicSets
 
@@ -114,11 +114,8 @@ def labelled_pairs(
     bucket = distance_bucket(np.abs(start_q - start_k))
     strata: dict[Estimator, np.ndarray] = {"distance_matched": bucket}
     if frequency_class is not None:
-        one, other = frequency_class[rows[q]], frequency_class[key_rows[k]]
-        # A pair and its mirror image are in one stratum: rare with common is common with rare.
-        strata["frequency_matched"] = np.maximum(one, other) * (np.maximum(one, other) + 1) // 2 + np.minimum(
-            one, other
-        )
+        # A pair and its mirror image are in one stratum.
+        strata["frequency_matched"] = frequency_stratum(frequency_class[rows[q]], frequency_class[key_rows[k]])
     return LabelledPairs(
         query_words=query.labelled,
         key_words=key.labelled,

@@ -197,20 +197,6 @@ def checkpoint_folder(
         yield yours
 
 
-def remove_checkpoint(folder: str | os.PathLike) -> None:
-    """Delete a checkpoint folder, and nothing else; no folder is fine.
-
-    Raises:
-        FileExistsError: if it holds something besides checkpoints, or is in use.
-    """
-    target = Path(folder).expanduser().resolve()
-    if not target.exists():
-        return
-    with checkpoint_folder(folder, {}, resume=True, share=_share_of(target)):
-        pass
-    shutil.rmtree(target)
-
-
 def _is_ours(path: Path) -> bool:
     """Whether something in a checkpoint folder was put there by a run: no links, and a lock is a file."""
     kind_fits = path.is_file() if path.name == _LOCK else path.is_dir()
@@ -222,11 +208,6 @@ def _n_processes(name: str) -> int | None:
     if name.startswith("process-"):
         return int(name.rpartition("-")[2])
     return 1 if _STATE.fullmatch(name) else None
-
-
-def _share_of(folder: Path) -> tuple[int, int]:
-    counts = [int(path.name.rpartition("-")[2]) for path in folder.glob("process-*-of-*")]
-    return (0, max(counts)) if counts else (0, 1)
 
 
 def _plain(value: Any) -> Any:

@@ -169,7 +169,7 @@ def compare(one: AttentionResult, other: Any) -> AttentionComparison:
                 f"only results with the same {name} can be compared, got {one.options.get(name)!r} and "
                 f"{other.options.get(name)!r}"
             )
-    if not np.array_equal(one.totals.n_documents, other.totals.n_documents):
+    if not np.array_equal(one.totals.n_rows, other.totals.n_rows):
         raise ValueError(
             "only results on the same corpus can be compared, document by document: these two read other documents, "
             "cut them otherwise, or one read texts and the other token ids (as attach does): probe both in one way"

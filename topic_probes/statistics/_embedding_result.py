@@ -23,8 +23,9 @@ from .._saved import Stored
 from .._validation import require_fraction, require_one_of
 from ._contextual import ARRAYS as LAYER_ARRAYS
 from ._contextual import ESTIMATORS, LayerPairs
-from ._frequency_pairs import N_STRATA, FrequencyPairs
+from ._frequency_pairs import FrequencyPairs
 from ._intervals import DEFAULT_METHOD, METHODS
+from ._strata import N_FREQUENCY_STRATA
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES, VectorPairs
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _stored(description: Mapping[str, Any]) -> dict[str, Stored]:
         }
     if description.get("n_words") is None:
         raise ValueError("the description says neither 'layers' nor 'n_words'")
-    by_stratum = f"{len(MEASURES)} {N_STRATA} {len(VECTOR_PAIR_CLASSES)}"
+    by_stratum = f"{len(MEASURES)} {N_FREQUENCY_STRATA} {len(VECTOR_PAIR_CLASSES)}"
     return {
         "mean": Stored(by_class, finite=False),
         "std": Stored(by_class, finite=False),

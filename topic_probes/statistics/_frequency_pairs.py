@@ -24,11 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._strata import N_FREQUENCY_CLASSES
+from ._strata import N_FREQUENCY_CLASSES, N_FREQUENCY_STRATA, frequency_stratum
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES, Measure, checked_words, measured_vectors
-
-N_STRATA = N_FREQUENCY_CLASSES * (N_FREQUENCY_CLASSES + 1) // 2
-"""Unordered pairs of frequency classes, a class with itself included."""
 
 _TILE_ROWS = 512
 
@@ -91,7 +88,7 @@ def frequency_pairs(
         ([4.0, 8.25], [3, 3])
     """
     vectors, membership = checked_words(vectors, membership)
-    shape = (len(MEASURES), N_STRATA, len(VECTOR_PAIR_CLASSES))
+    shape = (len(MEASURES), N_FREQUENCY_STRATA, len(VECTOR_PAIR_CLASSES))
     sums, counts = np.zeros(shape), np.zeros(shape, dtype=np.int64)
     for row, measure in enumerate(MEASURES):
         sums[row], counts[row] = _by_stratum(vectors, membership, frequency_class, measure)
@@ -113,7 +110,7 @@ def _by_stratum(
     with_itself = np.bincount(cell_of_word, np.einsum("ij,ij->i", measured, measured), minlength=len(cells))
     topics, tenths = sets[cells // N_FREQUENCY_CLASSES].astype(np.float32), cells % N_FREQUENCY_CLASSES
 
-    n_codes = N_STRATA * len(VECTOR_PAIR_CLASSES)
+    n_codes = N_FREQUENCY_STRATA * len(VECTOR_PAIR_CLASSES)
     sums, counts = np.zeros(n_codes), np.zeros(n_codes, dtype=np.int64)
     for start in range(0, len(cells), _TILE_ROWS):
         rows, columns = slice(start, start + _TILE_ROWS), slice(start, None)
@@ -123,14 +120,8 @@ def _by_stratum(
         products[own, own] = (products[own, own] - with_itself[rows]) / 2
         n_pairs[own, own] = sizes[rows] * (sizes[rows] - 1) // 2
         is_cross = topics[rows] @ topics[columns].T == 0
-        code = _strata(tenths[rows, None], tenths[None, columns]) * len(VECTOR_PAIR_CLASSES) + is_cross
+        code = frequency_stratum(tenths[rows, None], tenths[None, columns]) * len(VECTOR_PAIR_CLASSES) + is_cross
         once = np.triu(np.ones(products.shape, dtype=bool))
         sums += np.bincount(code[once], products[once], minlength=n_codes)
         np.add.at(counts, code[once], n_pairs[once])
-    return sums.reshape(N_STRATA, -1), counts.reshape(N_STRATA, -1)
-
-
-def _strata(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the number of each unordered pair of frequency classes."""
-    low, high = np.minimum(one, other), np.maximum(one, other)
-    return high * (high + 1) // 2 + low
+    return sums.reshape(N_FREQUENCY_STRATA, -1), counts.reshape(N_FREQUENCY_STRATA, -1)

@@ -43,6 +43,9 @@ assert DISTANCE_EDGES[-1] == _FARTHEST
 N_FREQUENCY_CLASSES = 10
 """Words fall into tenths: each holds a tenth of all occurrences of labelled words."""
 
+N_FREQUENCY_STRATA = N_FREQUENCY_CLASSES * (N_FREQUENCY_CLASSES + 1) // 2
+"""Unordered pairs of frequency classes, a class with itself included."""
+
 
 def distance_bucket(distance: Int[np.ndarray, "*axes"]) -> Int[np.ndarray, "*axes"]:
     """Return the bucket of each distance in tokens (not negative).
@@ -52,6 +55,17 @@ def distance_bucket(distance: Int[np.ndarray, "*axes"]) -> Int[np.ndarray, "*axe
         [0, 5, 32, 32, 33]
     """
     return np.searchsorted(DISTANCE_EDGES, distance, side="right") - 1
+
+
+def frequency_stratum(one: Int[np.ndarray, ...], other: Int[np.ndarray, ...]) -> Int[np.ndarray, ...]:
+    """Return the number of each unordered pair of frequency classes: rare with common is common with rare.
+
+    Examples:
+        >>> frequency_stratum(np.array([0, 1, 2]), np.array([0, 2, 1])).tolist()
+        [0, 4, 4]
+    """
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    return high * (high + 1) // 2 + low
 
 
 def frequency_classes(counts: Mapping[Any, int]) -> dict[Any, int]:

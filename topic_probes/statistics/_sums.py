@@ -113,7 +113,7 @@ class AttentionSums:
     """[site, head, group, column] the same of rows renormalised over the words' tokens."""
     counts: Float[np.ndarray, "site group column"]
     """[site, group, column] numbers of ordered pairs, Mantel-Haenszel weights, query words for ``special``."""
-    n_documents: Int[np.ndarray, "site group"]
+    n_rows: Int[np.ndarray, "site group"]
     """[site, group] rows of the model's batches that were counted."""
     n_excluded_rows: Int[np.ndarray, " site"]
     """[site] query positions without attention to anything (all keys masked: NaN or zero)."""
@@ -130,7 +130,7 @@ class AttentionSums:
             "sums": (self.sums.shape, (len(self.sites), n_heads, n_groups, len(COLUMNS))),
             "renormalised": (self.renormalised.shape, self.sums.shape),
             "counts": (self.counts.shape, (n_sites, n_groups, n_columns)),
-            "n_documents": (self.n_documents.shape, (n_sites, n_groups)),
+            "n_rows": (self.n_rows.shape, (n_sites, n_groups)),
             "n_excluded_rows": (self.n_excluded_rows.shape, (n_sites,)),
             "curve": (self.curve.values.shape, (n_sites, n_heads, N_CELLS)),
             "topics": (self.topics.values.shape[:2], (n_sites, n_heads)),
@@ -157,7 +157,7 @@ class AttentionSums:
             sums=np.zeros((*shape, n_groups, len(COLUMNS))),
             renormalised=np.zeros((*shape, n_groups, len(COLUMNS))),
             counts=np.zeros((len(sites), n_groups, len(COLUMNS))),
-            n_documents=np.zeros((len(sites), n_groups), dtype=np.int64),
+            n_rows=np.zeros((len(sites), n_groups), dtype=np.int64),
             n_excluded_rows=np.zeros(len(sites), dtype=np.int64),
             curve=WeightedSums.empty(*shape, N_CELLS),
             topics=WeightedSums.empty(*shape, n_topics, n_topics),
@@ -175,7 +175,7 @@ class AttentionSums:
         self.sums[index, :, row.group] += row.sums
         self.renormalised[index, :, row.group] += row.renormalised
         self.counts[index, row.group] += row.counts
-        self.n_documents[index, row.group] += 1
+        self.n_rows[index, row.group] += 1
         self.n_excluded_rows[index] += row.n_excluded_rows
         self.curve.values[index][:, row.cells] += row.by_cell
         self.curve.weights[index][row.cells] += row.cell_counts
@@ -211,7 +211,7 @@ class AttentionSums:
             sums=self.sums + other.sums,
             renormalised=self.renormalised + other.renormalised,
             counts=self.counts + other.counts,
-            n_documents=self.n_documents + other.n_documents,
+            n_rows=self.n_rows + other.n_rows,
             n_excluded_rows=self.n_excluded_rows + other.n_excluded_rows,
             curve=self.curve.merge(other.curve),
             topics=self.topics.merge(other.topics),
@@ -242,7 +242,7 @@ def stored_sums(description: Mapping[str, Any]) -> dict[str, Stored]:
         "sums": Stored(f"{n} head group {len(COLUMNS)}"),
         "renormalised": Stored(f"{n} head group {len(COLUMNS)}"),
         "counts": Stored(f"{n} group {len(COLUMNS)}", signed=False),
-        "n_documents": Stored(f"{n} group", whole=True),
+        "n_rows": Stored(f"{n} group", whole=True),
         "n_excluded_rows": Stored(f"{n}", whole=True),
         "curve.values": Stored(f"{n} head {N_CELLS}"),
         "curve.weights": Stored(f"{n} {N_CELLS}", signed=False),
@@ -253,6 +253,6 @@ def stored_sums(description: Mapping[str, Any]) -> dict[str, Stored]:
     }
 
 
-_PLAIN = ("sums", "renormalised", "counts", "n_documents", "n_excluded_rows")
+_PLAIN = ("sums", "renormalised", "counts", "n_rows", "n_excluded_rows")
 _WEIGHTED = ("curve", "topics", "null")
 _MEANING = {"topics": "topics in its matrices", "null": "permutations"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 import warnings
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Real
@@ -24,8 +25,9 @@ from .._words import WORD_RULE, find_words, normalise
 from ..corpora import CorpusLike, Document, as_corpus
 from ..corpora._document import Corpus
 from . import _gensim
+from ._bags import Bags
 from ._model import TopicModel
-from ._passages import PASSAGE_WORDS, Bags, cut_passages
+from ._passages import PASSAGE_WORDS, cut_passages
 from ._stop_words import resolve_stop_words
 
 _ALPHAS = ("auto", "symmetric", "asymmetric")
@@ -212,7 +214,7 @@ class _Passages:
 def _read(corpus: Corpus, passage_words: int | None, stop_words: frozenset[str], progress: bool) -> _Passages:
     """Read the corpus once, into bags of all its words but the stop words."""
     index: dict[str, int] = {}
-    document_of: list[int] = []
+    document_of = array("q")
     counted = {"documents": 0, "without_text": 0, "tokens": 0}
 
     def passages(documents: Iterable[Document]) -> Iterator[list[int]]:
@@ -235,7 +237,7 @@ def _read(corpus: Corpus, passage_words: int | None, stop_words: frozenset[str],
         corpus.name,
         bags,
         tuple(index),
-        np.array(document_of, dtype=np.int64),
+        np.frombuffer(document_of, dtype=np.int64),
         counted["tokens"],
         counted["documents"],
         counted["without_text"],

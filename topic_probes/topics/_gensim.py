@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._passages import Bags
+from ._bags import Bags
 
 Measure = Literal["u_mass", "c_npmi", "c_v"]
 
@@ -72,7 +72,7 @@ def fit(
     batch = -(-len(bags) // n_batches)
     monitor = _pass_monitor(bags, vocabulary)
     options: dict[str, Any] = {
-        "corpus": Bags(bags.words, bags.counts, bags.starts, on_passage),
+        "corpus": bags.watched(on_passage),
         "num_topics": n_topics,
         "id2word": dict(enumerate(vocabulary)),
         "passes": passes,
@@ -141,7 +141,7 @@ def top_indices(values: Float[np.ndarray, " word"], n: int) -> Int[np.ndarray, "
 
 
 def coherences(
-    topics: Sequence[Int[np.ndarray, " top"]],
+    topics: Sequence[Int[np.ndarray, " _"]],
     vocabulary: Sequence[str],
     *,
     measure: Measure,
@@ -160,12 +160,6 @@ def coherences(
         bags: the passages, for ``u_mass``.
         texts: documents as lists of words, for the others.
     """
-    from gensim.corpora import Dictionary
-    from gensim.models import CoherenceModel
-
-    dictionary = Dictionary()
-    dictionary.token2id = {word: index for index, word in enumerate(vocabulary)}
-    dictionary.id2token = dict(enumerate(vocabulary))
     if measure == "u_mass":
         assert bags is not None
         occurs = bags.passage_frequencies(len(vocabulary)) > 0
@@ -177,17 +171,79 @@ def coherences(
     values = np.full(len(topics), np.nan)
     usable = [number for number, topic in enumerate(present) if len(topic) >= 2]
     if usable:
-        model = CoherenceModel(
-            topics=[present[number].tolist() for number in usable],
-            corpus=bags,
-            texts=texts,
-            dictionary=dictionary,
-            coherence=measure,
-            topn=max(len(present[number]) for number in usable),
-            processes=1,
-        )
-        values[usable] = model.get_coherence_per_topic()
+        chosen = [present[number] for number in usable]
+        values[usable] = _u_mass(chosen, bags) if bags is not None else _windowed(chosen, vocabulary, measure, texts)
     return values
+
+
+def _u_mass(topics: Sequence[Int[np.ndarray, " _"]], bags: Bags) -> list[float]:
+    """Return gensim's ``u_mass`` of each topic.
+
+    gensim's own counter remembers every passage of every top word, which is many times the passages themselves.
+    """
+    from gensim.topic_coherence.direct_confirmation_measure import log_conditional_probability
+    from gensim.topic_coherence.segmentation import s_one_pre
+
+    together = PassageCounts(topics, bags)
+    return log_conditional_probability(s_one_pre([topic.tolist() for topic in topics]), together)
+
+
+class PassageCounts:
+    """In how many passages words stand, and pairs of words of one topic: what gensim calls an accumulator.
+
+    Args:
+        topics: [topic] the indices of its words.
+        bags: the passages.
+    """
+
+    def __init__(self, topics: Sequence[Int[np.ndarray, " _"]], bags: Bags) -> None:
+        from scipy.sparse import csr_matrix
+
+        self.num_docs = len(bags)
+        self._counts: dict[Any, int] = {}
+        words = np.unique(np.concatenate(topics))
+        places = [np.searchsorted(words, topic) for topic in topics]
+        found = [np.zeros((len(topic), len(topic)), dtype=np.int64) for topic in topics]
+        for block in bags.blocks():
+            column = np.searchsorted(words, block.words)
+            kept = words[np.minimum(column, len(words) - 1)] == block.words
+            starts = np.concatenate([[0], np.cumsum(kept)])[block.starts]
+            shape = len(starts) - 1, len(words)
+            stands = csr_matrix((np.ones(starts[-1], dtype=np.int64), column[kept], starts), shape=shape).tocsc()
+            for place, count in zip(places, found, strict=True):
+                of_topic = stands[:, place]
+                count += (of_topic.T @ of_topic).toarray()
+        for topic, count in zip(topics, found, strict=True):
+            for one, row in zip(topic.tolist(), count.tolist(), strict=True):
+                for other, number in zip(topic.tolist(), row, strict=True):
+                    self._counts[one if one == other else (one, other)] = number
+
+    def __getitem__(self, words: Any) -> int:
+        return self._counts[words]
+
+
+def _windowed(
+    topics: Sequence[Int[np.ndarray, " _"]],
+    vocabulary: Sequence[str],
+    measure: Measure,
+    texts: Sequence[Sequence[str]] | None,
+) -> list[float]:
+    """Return gensim's coherence of each topic over sliding windows of texts."""
+    from gensim.corpora import Dictionary
+    from gensim.models import CoherenceModel
+
+    dictionary = Dictionary()
+    dictionary.token2id = {word: index for index, word in enumerate(vocabulary)}
+    dictionary.id2token = dict(enumerate(vocabulary))
+    model = CoherenceModel(
+        topics=[topic.tolist() for topic in topics],
+        texts=texts,
+        dictionary=dictionary,
+        coherence=measure,
+        topn=max(map(len, topics)),
+        processes=1,
+    )
+    return model.get_coherence_per_topic()
 
 
 def read_model(lda: Any, *, trusted: bool) -> dict[str, Any]:

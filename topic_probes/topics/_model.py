@@ -29,10 +29,11 @@ from .._words import find_words, normalise
 from ..corpora import CorpusLike, as_corpus
 from . import _gensim
 from ._arrays import as_float64, checked_array, frozen, normalised, row_shares
+from ._bags import Bags
 from ._gensim import Measure, top_indices
 from ._labelling import Filters, label_by_share
 from ._labels import TopicLabels
-from ._passages import PASSAGE_WORDS, Bags, cut_passages
+from ._passages import PASSAGE_WORDS, cut_passages
 from ._stop_words import resolve_stop_words
 
 if TYPE_CHECKING:
