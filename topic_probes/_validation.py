@@ -23,6 +23,13 @@ def require_count(name: str, value: Any, *, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be at least {minimum}, got {value!r}")
 
 
+def require_level(level: Any) -> None:
+    """Raise unless ``level`` can be that of an interval: above 0 and below 1."""
+    require_fraction("level", level)
+    if level in (0, 1):
+        raise ValueError(f"level must be above 0 and below 1, got {level!r}: 0.95 is usual")
+
+
 def require_fraction(name: str, value: Any) -> None:
     """Raise unless ``value`` is a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -45,6 +45,20 @@ def test_a_report_has_none_unless_it_was_put_there(report: ProbeReport) -> None:
     assert with_it.to_frame().equals(plain.to_frame())
 
 
+def test_words_in_context_of_another_model_or_other_labels_are_refused(report: ProbeReport) -> None:
+    plain = probe(helpers.build(KIND), DOCUMENTS, LABELS, progress=False)
+    others = TopicLabels.from_dict({token: token % 4 for token in range(1, 40)})
+    of_others = probe_contextual(helpers.build(KIND), DOCUMENTS, others, progress=False)
+    with pytest.raises(ValueError, match="trained must be of the labels and the model of this report, its labels is"):
+        plain.with_contextual(of_others)
+    changed = helpers.build(KIND)
+    next(iter(changed.parameters())).data[0, 0] += 1
+    with pytest.raises(ValueError, match="its weights_digest is"):
+        plain.with_contextual(probe_contextual(changed, DOCUMENTS, LABELS, progress=False))
+    twin = probe_contextual(helpers.build(KIND), DOCUMENTS, LABELS, weights="untrained", seed=7, progress=False)
+    assert plain.with_contextual(report.contextual, twin).baseline is not None
+
+
 def test_the_frame_names_the_models(report: ProbeReport) -> None:
     frame = report.contextual_frame()
     assert frame["model"].value_counts().to_dict() == {"trained": 18, "untrained": 18}

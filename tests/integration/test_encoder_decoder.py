@@ -358,6 +358,12 @@ def test_a_report_is_drawn_stack_by_stack() -> None:
     from matplotlib import pyplot as plt
 
     report = probe(bart(), DOCUMENTS, LABELS, baseline=None, progress=False)
+    curves = report.attention.distance_frame().query("stack == 'cross' and layer == 0 and head == 1")
+    report.plot_distance(0, 1, ax=(ax := plt.figure().subplots()), stack="cross")
+    drawn = np.concatenate([line.get_ydata() for line in ax.get_lines()])
+    assert np.isin(curves["mean"].to_numpy(), drawn).any()
+    with pytest.raises(ValueError, match="stack must be one that was measured, got 'sideways'"):
+        report.plot_distance(stack="sideways")
     first = report.plot_heads()
     titles = [ax.get_title(loc="left").split("\n")[0] for ax in first.figure.axes if ax.get_xlabel()]
     assert titles == ["Encoder", "Decoder", "Decoder to encoder"]

@@ -54,6 +54,24 @@ def test_passages_are_plain_json(found: dict[str, Any]) -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
+def test_a_passage_ends_where_the_model_does() -> None:
+    """A model of 32 tokens reads 32 of a longer text, and what it did not read stands behind them."""
+    small = helpers.build(KIND, tokenizer=helpers.tiny_tokenizer())
+    assert small.cfg.n_ctx == 32
+    text = " ".join(["cat dog sun moon"] * 20)
+    (one,) = example_passages(small, [text], LABELS, heads=[(0, 0)], max_words=80)
+    assert 25 < len(one["words"]) <= 32
+    assert "".join(gap + word for gap, word in zip(one["gaps"], [*one["words"], ""], strict=True)) == text
+    assert len(word_attention(small, text, layer=0, head=0)) == len(one["words"])
+
+
+@pytest.mark.skipif(not helpers.HAS_HOOKED, reason="this TransformerLens has no HookedTransformer")
+def test_many_words_are_as_many_as_were_asked_for() -> None:
+    roomy = helpers.hooked_transformer(tokenizer=helpers.tiny_tokenizer(), n_ctx=256)
+    (one,) = example_passages(roomy, [" ".join(["cat dog sun moon"] * 60)], LABELS, heads=[(0, 0)], max_words=180)
+    assert len(one["words"]) == 180
+
+
 def test_what_a_query_cannot_see_is_none() -> None:
     kind = "GPT-2 bridge" if helpers.HAS_BRIDGE else "HookedTransformer"
     causal = helpers.build(kind, tokenizer=helpers.tiny_tokenizer())

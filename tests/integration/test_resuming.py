@@ -17,6 +17,7 @@ import torch
 
 import helpers
 from topic_probes import CorpusError, ProbeReport, TopicLabels, probe
+from topic_probes.corpora import jsonl
 from topic_probes.probes._resuming import checkpoint_folder
 
 LABELS = TopicLabels.from_dict({token: token % 4 for token in range(40)})
@@ -111,6 +112,18 @@ def test_a_run_goes_on_after_what_was_counted(model: Any, tmp_path: Path) -> Non
     expected = run(model, None, documents, baseline="random_init")
     require_equal(again, expected)
     require_equal(again.baseline, expected.baseline)
+
+
+def test_what_was_read_before_a_damaged_document_can_be_kept(model: Any, tmp_path: Path) -> None:
+    """By a limit before it, and the same run then."""
+    lines = [json.dumps({"token_ids": ids}) for ids in DOCUMENTS]
+    (tmp_path / "corpus.jsonl").write_text("\n".join([*lines[:36], "{broken", *lines[36:]]), encoding="utf-8")
+    with pytest.raises(CorpusError, match="line 37"):
+        run(model, tmp_path / "states", jsonl(tmp_path / "corpus.jsonl"))
+    kept = run(model, tmp_path / "states", jsonl(tmp_path / "corpus.jsonl", limit=36), resume=True)
+    require_equal(kept, run(model, None, jsonl(tmp_path / "corpus.jsonl", limit=36)))
+    with pytest.raises(ValueError, match="it has 20 documents, and 36 were counted"):
+        run(model, tmp_path / "states", jsonl(tmp_path / "corpus.jsonl", limit=20), resume=True)
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {

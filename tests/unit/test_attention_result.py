@@ -376,3 +376,52 @@ def test_a_link_stays_a_link_and_home_is_expanded(tmp_path: Path, monkeypatch: p
     result().save("~/saved")
     assert AttentionResult.load("~/saved").n_documents == 40
     assert (tmp_path / "home" / "saved").is_dir()
+
+
+def test_a_layer_with_pairs_in_too_few_groups_has_no_interval_beside_one_with_many() -> None:
+    """A layer with a short window has pairs in fewer documents; the other layer's numbers do not lend it any."""
+    both = result(layers=(0, 3))
+    of_one = {name: value[1:] for name, value in {"sums": both.totals.sums, "counts": both.totals.counts}.items()}
+    alone = result(layers=(3,))
+    alone.totals.sums[:], alone.totals.counts[:] = of_one["sums"], of_one["counts"]
+    both.totals.sums[0, :, 3:], both.totals.counts[0, 3:] = 0, 0
+    for frame, expected in ((both.to_frame(), alone.to_frame()), (both.layer_frame(), alone.layer_frame())):
+        ends = ["difference_low", "difference_high", "ratio_low", "ratio_high"]
+        assert frame.loc[frame["layer"] == 0, ends].isna().all(axis=None)
+        assert frame.loc[frame["layer"] == 0, "ratio"].notna().all()
+        np.testing.assert_array_equal(frame.loc[frame["layer"] == 3, ends], expected[ends])
+    other = result(layers=(0, 3), seed=1)
+    other.totals.sums[0, :, 3:], other.totals.counts[0, 3:] = 0, 0
+    compared = (both - other).to_frame()
+    assert compared.loc[compared["layer"] == 0, "difference_low"].isna().all()
+    assert compared.loc[compared["layer"] == 3, "difference_low"].notna().all()
+
+
+def test_the_headline_compares_means_of_the_same_heads() -> None:
+    """A layer without cross-topic pairs is in neither mean: there is nothing to compare with."""
+    one = result(layers=(0, 3))
+    one.totals.sums[1, ..., SAME] *= 9
+    one.totals.sums[1, ..., CROSS], one.totals.counts[1, :, CROSS] = 0, 0
+    first = result(layers=(0,))
+    first.totals.sums[:], first.totals.counts[:] = one.totals.sums[:1], one.totals.counts[:1]
+    assert one.headline().same_topic == pytest.approx(first.headline().same_topic, rel=1e-12)
+    assert one.headline().ratio == pytest.approx(first.headline().ratio, rel=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_an_interval_of_level_0_or_1_is_refused(level: float) -> None:
+    with pytest.raises(ValueError, match="level must be above 0 and below 1"):
+        result().to_frame(level=level)
+
+
+@pytest.mark.parametrize("name", ["max_length", "long_documents", "word_counts"])
+def test_results_of_documents_that_were_read_otherwise_are_not_compared(name: str) -> None:
+    """Where both say how; a result of attach does not."""
+    with pytest.raises(ValueError, match=f"read alike can be compared, got {name} 'this' and 'that'"):
+        result(**{name: "this"}) - result(seed=1, **{name: "that"})
+    assert (result(**{name: "this"}) - result(seed=1)).headline()["difference"] == pytest.approx(
+        result().headline().same_topic
+        - result().headline().cross_topic
+        - result(seed=1).headline().same_topic
+        + result(seed=1).headline().cross_topic
+    )

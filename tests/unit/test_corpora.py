@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from topic_probes._errors import CorpusError
-from topic_probes.corpora import Corpus, Document, as_corpus, jsonl, text_files
+from topic_probes.corpora import Corpus, Document, as_corpus, jsonl, text_files, word_counts
 
 
 def good_and_error(corpus: Corpus) -> tuple[list[Document], str]:
@@ -333,3 +333,20 @@ def test_a_file_that_is_not_utf8_is_named_with_the_byte_after_the_good_ones(fold
     documents, message = good_and_error(text_files(folder))
     assert [document.id for document in documents] == ["[1].txt", "a.txt"]
     assert message.startswith(f"{folder / 'b.txt'} is not UTF-8 (byte 2)")
+
+
+def test_the_home_folder_may_be_written_as_everywhere(
+    write: Callable[[str, str | bytes], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write("pets.jsonl", '{"text": "a cat"}')
+    write("pets/dog.txt", "a dog")
+    assert texts(jsonl("~/pets.jsonl")) == ["a cat"]
+    for paths in ("~/pets", "~/pets/*.txt", "~/pets/dog.txt"):
+        assert texts(text_files(paths)) == ["a dog"]
+
+
+def test_words_are_counted_as_far_as_a_limit_of_at_least_one() -> None:
+    assert word_counts(["cat dog", "cat"], limit=1) == {"cat": 1, "dog": 1}
+    with pytest.raises(ValueError, match="limit must be at least 1, got -1"):
+        word_counts(["cat"], limit=-1)

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; ``argv`` is ``sys.argv[1:]`` unless given."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
-        signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: what is half-written is cleared away
+        _stop_when_told()
         _print_anything()
     try:
         with _short_warnings():
@@ -148,8 +148,17 @@ def _is_about_the_machine(error: Exception) -> bool:
     return isinstance(error, DistributedError) or (isinstance(error, RuntimeError) and "out of memory" in str(error))
 
 
-def _stop(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
+def _stop_when_told() -> None:
+    """Take SIGTERM as Ctrl-C: what is half-written is cleared away. Workers, which are forks, die of it as ever."""
+    command = os.getpid()
+
+    def stop(number: int, _frame: object) -> None:
+        if os.getpid() == command:
+            raise KeyboardInterrupt
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .._validation import require_count
 from .._words import find_words, normalise
 from ._document import CorpusLike, as_corpus
 
@@ -22,6 +23,8 @@ def word_counts(corpus: CorpusLike, limit: int | None = None) -> Counter[str | i
         >>> word_counts(["A cat, a dog.", "The CAT"])["cat"]
         2
     """
+    if limit is not None:
+        require_count("limit", limit)
     counts: Counter[str | int] = Counter()
     for number, document in enumerate(as_corpus(corpus)):
         if limit is not None and number >= limit:

@@ -41,7 +41,7 @@ def require_file(name: str, path: str | os.PathLike) -> Path:
         FileNotFoundError: if nothing is there.
         IsADirectoryError: if it is a folder.
     """
-    found = Path(os.path.abspath(path))
+    found = Path(os.path.abspath(os.path.expanduser(path)))
     if found.is_dir():
         raise IsADirectoryError(f"{name} must be a file, got the folder {found}")
     if not found.exists():

@@ -109,7 +109,7 @@ def text_files(paths: str | os.PathLike | Iterable[str | os.PathLike], limit: in
 
 
 def _files_behind(path: str | os.PathLike) -> list[str]:
-    name = os.fspath(path)
+    name = os.path.expanduser(path)
     if os.path.isdir(name):
         found = list(_texts_below(name))
         if not found:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._validation import require_count, require_fraction, require_one_of
+from .._html import html_table
+from .._validation import require_count, require_level, require_one_of
 from ..statistics._by_group import ByGroup, contrast, divide, head_intervals, in_use, interval_of_means, nan_mean
 from ..statistics._intervals import DEFAULT_METHOD, METHODS, N_RESAMPLES
 
@@ -51,6 +52,22 @@ class ContributionsByTopic:
     """How it was measured."""
     seed: int
     """Seed of the intervals' resamples."""
+
+    def _repr_html_(self) -> str:
+        """Return the mean over heads with its intervals, for a notebook."""
+        import pandas as pd
+
+        found = self.headline()
+        rows = [
+            {
+                "": name.replace("_", " "),
+                "mean": found[name],
+                "low": found[f"{name}_low"],
+                "high": found[f"{name}_high"],
+            }
+            for name in _CONTRASTS
+        ]
+        return html_table(pd.DataFrame(rows), repr(self))
 
     def __repr__(self) -> str:
         same, cross = self.pairs.sum(1).max(0)
@@ -128,8 +145,9 @@ class ContributionsByTopic:
         by_group = self._by_group(level, method, n_resamples)
 
         def means(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            same, cross = (np.where(chosen, one, np.nan) for one in by_group.means(weights))
-            return nan_mean(same, axis=(1, 2)), nan_mean(cross, axis=(1, 2))
+            same, cross = by_group.means(weights)
+            defined = chosen & np.isfinite(same) & np.isfinite(cross)
+            return tuple(nan_mean(np.where(defined, one, np.nan), axis=(1, 2)) for one in (same, cross))
 
         found: dict[str, float] = {}
         for name in _CONTRASTS:
@@ -170,7 +188,7 @@ class ContributionsByTopic:
 
     def _by_group(self, level: float, method: str, n_resamples: int) -> ByGroup:
         """Return the shares of the groups that have pairs, once the options of their intervals are checked."""
-        require_fraction("level", level)
+        require_level(level)
         require_count("n_resamples", n_resamples)
         require_one_of("method", method, METHODS)
         shares, pairs = self.shares, self.pairs.astype(np.float64)

@@ -126,6 +126,7 @@ class AttachedProbe:
         require_one_of("visibility", visibility, ("read", "causal", "bidirectional"))
         require_count("seed", seed, minimum=0)
         require_count("n_permutations", n_permutations, minimum=0)
+        n_permutations, seed = int(n_permutations), int(seed)
         require_word_counts(word_counts, labels)
         require_probeable(model)
         self._model = model

@@ -128,6 +128,7 @@ def probe_contextual(
     require_count("batch_size", batch_size)
     require_one_of("weights", weights, ("trained", "untrained"))
     require_count("seed", seed, minimum=0)
+    seed = int(seed)
     names = stream_hooks(model, layers)
     if weights == "untrained":
         model = untrained_twin(model, seed)

@@ -125,7 +125,7 @@ def _max_length(model: Any, tokenizer: Any, wanted: int | None) -> int:
         require_count("max_length", wanted)
         if wanted > context:
             raise ValueError(f"max_length must be at most the model's context of {context} tokens, got {wanted}")
-        return wanted
+        return int(wanted)
     return min(context, getattr(tokenizer, "model_max_length", context), DEFAULT_MAX_LENGTH)
 
 

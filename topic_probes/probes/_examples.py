@@ -19,6 +19,7 @@ from .._words import find_words, normalise
 from ..corpora import CorpusLike, as_corpus
 from ..topics import TopicLabels
 from ..topics._labels import require_labels
+from ._corpus_for_model import DEFAULT_MAX_LENGTH
 from ._matrices import _site, word_attention
 
 _DIGITS = 3
@@ -46,7 +47,8 @@ def example_passages(
             these columns, such as ``report.attention.to_frame("distance_matched").nlargest(4, "ratio_low")``.
         tokenizer: the model's own (``model.tokenizer``) unless given.
         words: ``"whole"`` or ``"merge"``, as for :func:`word_attention`.
-        max_words: words of each passage, counted by the library's rule.
+        max_words: words of each passage, counted by the library's rule; fewer where they are more than
+            ``DEFAULT_MAX_LENGTH`` = 512 tokens, or than the model takes.
         limit: passages.
 
     Returns:
@@ -92,7 +94,16 @@ def _passage(
     words: WordPolicy,
 ) -> dict[str, Any]:
     frames = [
-        word_attention(model, text, layer=layer, head=head, stack=stack, tokenizer=tokenizer, words=words)
+        word_attention(
+            model,
+            text,
+            layer=layer,
+            head=head,
+            stack=stack,
+            tokenizer=tokenizer,
+            words=words,
+            max_length=DEFAULT_MAX_LENGTH,
+        )
         for stack, layer, head in heads
     ]
     # In cross-attention a last word may be a key and no query, and in the decoder neither: the longest list has all.

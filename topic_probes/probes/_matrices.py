@@ -52,7 +52,7 @@ def word_attention(
 
     Args:
         model: any TransformerLens model in evaluation mode.
-        text: the document; its first ``max_length`` tokens are read.
+        text: the document; its first ``max_length`` tokens are read, or as many as the model takes.
         layer: its layer, a negative one from the end.
         head: its number within the layer.
         stack: of an encoder-decoder ``"encoder"``, ``"decoder"`` or ``"cross"``, where queries are words of the
@@ -79,6 +79,7 @@ def word_attention(
     require_count("max_length", max_length)
     site, name = _site(model, stack, layer)
     tokenizer = tokenizer_of(model, tokenizer)
+    max_length = min(max_length, getattr(model.cfg, "n_ctx", None) or max_length)
     reader = DocumentReader(tokenizer, words=words, max_length=max_length, long_documents="truncate")
     window = next(iter(reader.windows(Document(id="text", text=text))), None)
     if window is None or not window.words:

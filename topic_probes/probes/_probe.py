@@ -105,7 +105,8 @@ def probe(
             done unasked: a script may well probe in its first process only.
         checkpoint: a folder of its own, for the state of this run, so that it can be taken up again.
         resume: take up the run whose state is in ``checkpoint``; begin anew if there is none. A run of one process
-            that was killed then ends bit for bit like one that was not. It stays there until you remove it.
+            that was killed then ends bit for bit like one that was not. It stays there until you remove it. The
+            corpus may have another ``limit`` now: of one with a damaged end, what can be read is kept.
         checkpoint_every: write the state after so many documents,
         checkpoint_seconds: or after so many seconds, whichever comes first, when the batches at hand are counted (some
             hundred documents are read together).
@@ -139,6 +140,8 @@ def probe(
     require_count("n_permutations", n_permutations, minimum=0)
     require_word_counts(word_counts, labels)
     require_count("seed", seed, minimum=0)
+    # A number of numpy's could not be written to a file of JSON.
+    n_permutations, seed = int(n_permutations), int(seed)
     names, unavailable = pattern_hooks(model, layers)
     start = start_of_decoder(model) if has_decoder(names) else None
     documents, reader, tokenizer = read.documents, read.reader, read.reader.tokenizer
@@ -167,18 +170,20 @@ def probe(
     if processes is not None or checkpoint is not None:
         settings = {
             **origins["trained"],
-            "limit": documents.limit,
             "tokenizer": fingerprint_of_tokenizer(tokenizer),
             "layers": [site.name for site in names],
             "baseline": baseline,
             "topic_matrices": measures.n_topics > 0,
             "seed": seed,
-            "batch_size": batch_size,
-            "tokens_per_batch": tokens_per_batch,
+            "batch_size": None if batch_size is None else int(batch_size),
+            "tokens_per_batch": int(tokens_per_batch),
         }
     corpus_reading = CorpusReading(documents, reader, processes, progress)
     if processes is not None:
-        processes.require_alike({**settings, "checkpoint": checkpoint is not None, "resume": resume})
+        # In a checkpoint the digest of the documents says more: what was read is kept also under another limit.
+        processes.require_alike(
+            {**settings, "limit": documents.limit, "checkpoint": checkpoint is not None, "resume": resume}
+        )
 
     def count() -> None:
         folder = nullcontext()

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._folders import files_below, read_json, whole_folder
+from .._folders import files_below, put_back, read_json, whole_folder
 from .._html import html_table
 from .._saved import require_inside
 from ..statistics import AttentionResult, EmbeddingResult
@@ -126,7 +126,8 @@ class ProbeReport:
             report.plot_layers()
 
         Raises:
-            ValueError: if a result has no layers, is of other weights, or there is no baseline to put the second into.
+            ValueError: if a result has no layers, is of another model, of other weights or labels, or there is no
+                baseline to put the second into.
         """
         for name, result in (("trained", trained), ("untrained", untrained)):
             if result is None:
@@ -138,6 +139,14 @@ class ProbeReport:
                     f"{name} must be a result of {name} weights, got one of {result.options.get('weights')!r} weights: "
                     f'pass probe_contextual(..., weights="{name}")'
                 )
+            # A twin of another seed is a twin as well.
+            for option in ("labels", "weights_digest") if name == "trained" else ("labels",):
+                here, there = (part.options.get(option) for part in (self.attention, result))
+                if here != there:
+                    raise ValueError(
+                        f"{name} must be of the labels and the model of this report, its {option} is {there} there and "
+                        f"{here} here: call probe_contextual with what this report was made of"
+                    )
         baseline = self.baseline
         if untrained is not None:
             if baseline is None:
@@ -189,12 +198,19 @@ class ProbeReport:
 
         return _say(estimator, plot_forest(self.attention.to_frame(estimator), ax=ax, n_heads=n_heads))
 
-    def plot_distance(self, layer: int | None = None, head: int | None = None, ax: Any = None) -> Any:
-        """Draw attention against distance: of one head, of a layer's heads, or of all on average; return the Axes."""
+    def plot_distance(
+        self, layer: int | None = None, head: int | None = None, ax: Any = None, *, stack: str | None = None
+    ) -> Any:
+        """Draw attention against distance: of one head, of a layer's heads, or of all on average; return the Axes.
+
+        Of an encoder-decoder that is over all stacks, or over ``stack`` alone: ``"encoder"``, ``"decoder"``, ``"cross"``.
+        """
         from ..report import plot_distance
 
         frame: Any = self.attention.distance_frame()
-        for name, wanted in (("layer", layer), ("head", head)):
+        if stack is not None and stack not in set(frame.get("stack", ())):
+            raise ValueError(f"stack must be one that was measured, got {stack!r}: see the column stack of to_frame()")
+        for name, wanted in (("stack", stack), ("layer", layer), ("head", head)):
             if wanted is not None:
                 frame = frame[frame[name] == wanted]
         return plot_distance(frame, ax=ax)
@@ -346,6 +362,8 @@ class ProbeReport:
 
 def _read_list(folder: Path) -> list[str]:
     """Return the names of a report's parts, each of them the name of something in the folder."""
+    if not folder.exists():
+        put_back(folder)
     if not (folder / _LIST).is_file():
         raise FileNotFoundError(f"{folder} is not a saved report: it has no {_LIST}")
     require_inside(folder / _LIST, folder)

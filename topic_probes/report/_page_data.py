@@ -204,8 +204,9 @@ def _add_curves(data: PageData, distance: Mapping[str, DataFrame], order: Sequen
         chosen = np.isin(rows_of[model], order[:kept])
         part: Any = frame[chosen]
         for (row, pair_class), line in part.groupby([rows_of[model][chosen], "pair_class"], sort=True):
-            # Buckets and numbers of pairs are those of the layer: the same for each of its heads.
-            place = f"{data.heads['stack'][row]}.{data.heads['layer'][row]}"
+            # Buckets and numbers of pairs are those of the layer: the same for each of its heads. A model with a hook
+            # on it may see less than its twin.
+            place = f"{model}.{data.heads['stack'][row]}.{data.heads['layer'][row]}"
             buckets.setdefault(place, {}).setdefault(
                 str(pair_class),
                 {name: line[name].astype(int).tolist() for name in ("distance", "distance_high", "n_pairs")},

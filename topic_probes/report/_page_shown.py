@@ -37,13 +37,19 @@ def claim(headline: DataFrame) -> dict[str, str]:
         "twin": "",
     }
     if len(rows) > 1:
-        said["twin"] = (
-            f"In its untrained twin it is {rows[1]['ratio']:.3f} times ({_between(rows[1], 3)}): "
-            "what is above that was put there by training."
-            if rows[1]["ratio"] < trained["ratio"]
-            else f"In its untrained twin it is {rows[1]['ratio']:.3f} times ({_between(rows[1], 3)})."
-        )
+        said["twin"] = _of_twin(trained, rows[1])
     return said
+
+
+def _of_twin(trained: Mapping[Any, Any], twin: Mapping[Any, Any]) -> str:
+    if not math.isfinite(twin["ratio"]):
+        return "Its untrained twin has no ratio."
+    said = f"In its untrained twin it is {twin['ratio']:.3f} times ({_between(twin, 3)})"
+    if trained["ratio_low"] > twin["ratio_high"]:
+        return f"{said}: what is above that was put there by training."
+    if trained["ratio"] > twin["ratio"] and trained["ratio_low"] <= twin["ratio_high"]:
+        return f"{said}; the two intervals are not apart."
+    return f"{said}."
 
 
 def _between(row: Mapping[Any, Any], digits: int) -> str:

@@ -1,7 +1,8 @@
 """What the pictures have in common: colours, scales of ratios, and ticks that do not overlap.
 
 Colours can be told apart by colour-blind readers: blue against red for below and above, the palette
-of Okabe and Ito for categories. No global setting is read or written.
+of Okabe and Ito for categories. Of the colours of topics that holds for the first six: eight are too many. Trained and
+untrained differ by place, line and mark, not by colour. No global setting is read or written.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from .._axes import PAIR_CLASSES, Site
 from .._folders import read_folder, reading, write_folder
 from .._html import html_table
-from .._validation import require_count, require_fraction, require_one_of
+from .._validation import require_count, require_level, require_one_of
 from ._by_group import ByGroup, divide, head_intervals, nan_mean
 from ._headline import HEADLINE_COLUMNS, Headline
 from ._intervals import DEFAULT_METHOD, METHODS, N_RESAMPLES, ConfidenceInterval
@@ -372,7 +372,7 @@ class AttentionResult:
         n_resamples: int = N_RESAMPLES,
     ) -> None:
         require_one_of("estimator", estimator, ESTIMATORS)
-        require_fraction("level", level)
+        require_level(level)
         require_one_of("method", method, METHODS)
         require_count("n_resamples", n_resamples)
         if estimator == "frequency_matched" and not self.options.get("word_counts"):

@@ -77,12 +77,14 @@ class ByGroup:
         return found[0], found[1]
 
     def model_means(self, weights: Float[np.ndarray, "draw group"]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means [draw] over all sites and heads, heads without a pair left out."""
-        totals, n_heads = np.zeros((2, len(weights))), np.zeros((2, len(weights)))
+        """Return the means [draw] over all sites and heads; both are of the heads that have pairs of both classes."""
+        totals, n_heads = np.zeros((2, len(weights))), np.zeros(len(weights))
         for part in self.parts(len(weights)):
-            for index, means in enumerate(self.heads(part).means(weights)):
-                totals[index] += np.nansum(means, axis=(1, 2))
-                n_heads[index] += np.isfinite(means).sum(axis=(1, 2))
+            same, cross = self.heads(part).means(weights)
+            defined = np.isfinite(same) & np.isfinite(cross)
+            for total, means in zip(totals, (same, cross), strict=True):
+                total += np.where(defined, means, 0.0).sum(axis=(1, 2))
+            n_heads += defined.sum(axis=(1, 2))
         same, cross = divide(totals, n_heads)
         return same, cross
 
@@ -106,11 +108,12 @@ def head_intervals(by_group: ByGroup, measure: str, level: float, method: str, n
     """Return the intervals [site, head] of a measure, as of :func:`contrast`; NaN with too few groups."""
     low = np.full(by_group.same.shape[:2], np.nan)
     high = low.copy()
-    used = in_use(by_group)
     for part in by_group.parts(n_resamples):
+        # A site's own groups: one with a short window has pairs in fewer documents than another.
+        used = in_use(by_group.heads(part))
         low[part], high[part] = interval_of_means(
             used,
-            used.heads(part).means,
+            used.means,
             measure,
             level=level,
             method=method,

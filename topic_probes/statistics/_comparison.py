@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._validation import require_count, require_fraction, require_one_of
+from .._html import html_table
+from .._validation import require_count, require_level, require_one_of
 from ._attention_result import AttentionResult
 from ._by_group import ByGroup, divide, in_use
 from ._intervals import DEFAULT_METHOD, METHODS, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Statistic, interval
@@ -55,10 +56,11 @@ class AttentionComparison:
                 centre = _compare(one.means, other.means, measure)(np.ones((1, n_groups)))[0]
             low, high = np.full((2, n_sites, n_heads), np.nan)
             for part in one.parts(n_resamples):
+                of_one, of_other = _both_in_use(one.heads(part), other.heads(part))
                 low[part], high[part] = self._interval(
-                    one,
-                    other,
-                    _compare(one.heads(part).means, other.heads(part).means, measure),
+                    of_one,
+                    of_other,
+                    _compare(of_one.means, of_other.means, measure),
                     of_ratio=measure == "ratio",
                     level=level,
                     method=method,
@@ -127,16 +129,20 @@ class AttentionComparison:
 
     def _paired(self, estimator: str, level: float, method: str, n_resamples: int) -> tuple[ByGroup, ByGroup]:
         require_one_of("estimator", estimator, ESTIMATORS)
-        require_fraction("level", level)
+        require_level(level)
         require_one_of("method", method, METHODS)
         require_count("n_resamples", n_resamples)
         for result in (self.one, self.other):
             result._require(estimator)
         one, other = (ByGroup.of(result.totals, estimator) for result in (self.one, self.other))
-        used = np.flatnonzero(
-            (one.same_weights + one.cross_weights + other.same_weights + other.cross_weights > 0).any(axis=0)
-        )
-        return one.only(used), other.only(used)
+        return _both_in_use(one, other)
+
+    def _repr_html_(self) -> str:
+        """Return the headline by every estimator that both have, for a notebook."""
+        import pandas as pd
+
+        common = [name for name in self.one.estimators if name in self.other.estimators]
+        return html_table(pd.DataFrame([{"estimator": name, **self.headline(name)} for name in common]), repr(self))
 
     def __repr__(self) -> str:
         found = self.headline()
@@ -155,7 +161,7 @@ def compare(one: AttentionResult, other: Any) -> AttentionComparison:
 
     Raises:
         TypeError: if ``other`` is not a result.
-        ValueError: if they are of different layers, heads, labels, words or documents.
+        ValueError: if they are of different layers, heads, labels, words or documents, or read these otherwise.
     """
     if not isinstance(other, AttentionResult):
         raise TypeError(f"only another AttentionResult can be compared with one, got {type(other).__name__}")
@@ -169,12 +175,27 @@ def compare(one: AttentionResult, other: Any) -> AttentionComparison:
                 f"only results with the same {name} can be compared, got {one.options.get(name)!r} and "
                 f"{other.options.get(name)!r}"
             )
+    # Where both say it: `attach` reads what the caller's model is given, however long.
+    for name in ("max_length", "long_documents", "word_counts"):
+        ours, theirs = (result.options.get(name) for result in (one, other))
+        if None not in (ours, theirs) and ours != theirs:
+            raise ValueError(
+                f"only results of documents read alike can be compared, got {name} {ours!r} and {theirs!r}: probe both "
+                "with the same"
+            )
     if not np.array_equal(one.totals.n_rows, other.totals.n_rows):
         raise ValueError(
             "only results on the same corpus can be compared, document by document: these two read other documents, "
             "cut them otherwise, or one read texts and the other token ids (as attach does): probe both in one way"
         )
     return AttentionComparison(one, other)
+
+
+def _both_in_use(one: ByGroup, other: ByGroup) -> tuple[ByGroup, ByGroup]:
+    """Return the groups that have a pair in either."""
+    weights = one.same_weights + one.cross_weights + other.same_weights + other.cross_weights
+    used = np.flatnonzero((weights > 0).any(axis=0))
+    return one.only(used), other.only(used)
 
 
 def _compare(one: Any, other: Any, measure: str) -> Statistic:

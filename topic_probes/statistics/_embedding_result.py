@@ -20,7 +20,7 @@ from jaxtyping import Float
 from .._folders import read_folder, reading, write_folder
 from .._html import html_table
 from .._saved import Stored
-from .._validation import require_fraction, require_one_of
+from .._validation import require_level, require_one_of
 from ._contextual import ARRAYS as LAYER_ARRAYS
 from ._contextual import ESTIMATORS, LayerPairs
 from ._frequency_pairs import FrequencyPairs
@@ -124,7 +124,7 @@ class EmbeddingResult:
         """
         import pandas as pd
 
-        require_fraction("level", level)
+        require_level(level)
         require_one_of("method", method, METHODS)
         require_one_of("estimator", estimator, (*ESTIMATORS, _MATCHED))
         means = self._means(estimator)
@@ -169,7 +169,7 @@ class EmbeddingResult:
         """
         import pandas as pd
 
-        require_fraction("level", level)
+        require_level(level)
         require_one_of("method", method, METHODS)
         if not isinstance(self.pairs, LayerPairs):
             raise ValueError(

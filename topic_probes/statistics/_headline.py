@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._html import html_table
 from ._by_group import ByGroup, contrast, in_use, interval_of_means
 
 HEADLINE_COLUMNS = ("estimator", "same_topic", "cross_topic", "ratio", "ratio_low", "ratio_high", "n_documents")
@@ -103,3 +104,10 @@ class Headline:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """Return the numbers of P1's table, for a notebook."""
+        import pandas as pd
+
+        row = pd.DataFrame([self.to_dict()])[list(HEADLINE_COLUMNS)]
+        return html_table(row, f"Headline: means over layers and heads, uniform = 1, {100 * self.level:g} % interval")

@@ -38,10 +38,12 @@ def p_values(totals: AttentionSums, estimator: str) -> Float[np.ndarray, "site h
     n_sites, n_heads, n_permutations = totals.null.values.shape[:3]
     observed = ByGroup.of(totals, estimator)
     p = np.full((n_sites, n_heads), np.nan)
-    if n_permutations == 0 or observed.n_informative_groups < MIN_GROUPS:
+    if n_permutations == 0:
         return p
     column = 2 * ESTIMATORS.index(estimator)
     for site in range(n_sites):
+        if observed.heads((slice(site, site + 1), slice(None))).n_informative_groups < MIN_GROUPS:
+            continue
         same, cross = (_pooled(sums[site]) for sums in (observed.same, observed.cross))
         weights = [_pooled(counts[site]) for counts in (observed.same_weights, observed.cross_weights)]
         seen = _studentised(same, cross, *weights)

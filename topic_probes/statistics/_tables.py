@@ -27,21 +27,28 @@ def layer_frame(totals: AttentionSums, estimator: str, level: float, method: str
     """Return one row per site: means over its heads, ratio and difference with intervals."""
     import pandas as pd
 
-    by_group = in_use(ByGroup.of(totals, estimator))
-    n_groups, n_sites = by_group.n_groups, len(totals.sites)
-    same, cross = (means[0] for means in by_group.layer_means(np.ones((1, n_groups))))
+    by_group = ByGroup.of(totals, estimator)
+    n_sites = len(totals.sites)
+    same, cross = (means[0] for means in by_group.layer_means(np.ones((1, by_group.n_groups))))
 
     def ends(measure: str) -> ConfidenceInterval:
-        return interval_of_means(
-            by_group,
-            by_group.layer_means,
-            measure,
-            level=level,
-            method=method,
-            n_resamples=N_RESAMPLES,
-            seed=seed,
-            of_ratio=measure == "ratio",
-        )
+        low, high = np.full((2, n_sites), np.nan)
+        for site in range(n_sites):
+            used = in_use(by_group.heads((slice(site, site + 1), slice(None))))
+            (low[site],), (high[site],) = map(
+                np.atleast_1d,
+                interval_of_means(
+                    used,
+                    used.layer_means,
+                    measure,
+                    level=level,
+                    method=method,
+                    n_resamples=N_RESAMPLES,
+                    seed=seed,
+                    of_ratio=measure == "ratio",
+                ),
+            )
+        return ConfidenceInterval(low, high)
 
     ratio, difference = ends("ratio"), ends("difference")
     return pd.DataFrame(
@@ -115,7 +122,7 @@ def topic_frame(totals: AttentionSums) -> pd.DataFrame:
 
     _require_topics(totals)
     values, weights = totals.topics.values, totals.topics.weights
-    n_heads, n_topics = values.shape[1:3]
+    n_heads = values.shape[1]
     own, own_pairs = np.einsum("lhtt->lht", values), np.einsum("ltt->lt", weights)
     others = divide(values.sum(axis=3) - own, (weights.sum(axis=2) - own_pairs)[:, None])
     same = divide(own, own_pairs[:, None])
@@ -132,7 +139,6 @@ def topic_frame(totals: AttentionSums) -> pd.DataFrame:
             "n_pairs": np.rint(own_pairs[rows[0], rows[2]]).astype(np.int64),
         }
     )
-    assert n_topics > int(rows[2].max(initial=0))
     order = [name for name in ("stack", "layer", "head", "topic") if name in frame]
     return frame.sort_values(order, ignore_index=True)
 

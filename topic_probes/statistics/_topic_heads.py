@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._html import html_table
 from .._validation import require_fraction
 from ._attention_result import AttentionResult
 
@@ -30,6 +31,14 @@ class TopicHead(NamedTuple):
     p_value: float
     q_value: float
     stack: str = ""
+
+    def _repr_html_(self) -> str:
+        """Return the evidence as one row, for a notebook."""
+        import pandas as pd
+
+        place = f"{self.stack} layer {self.layer}".strip()
+        columns = ["ratio", "ratio_low", "ratio_high", "p_value", "q_value"]
+        return html_table(pd.DataFrame([self._asdict()])[columns], f"TopicHead({place}, head {self.head})")
 
 
 def topic_heads(

@@ -70,14 +70,16 @@
     }
     return [["model", "estimator", ...WHERE, "n_same_topic", "n_cross_topic", ...columns, ...plain], rows];
   }
+  const bucketsOf = (model, row) => D.curves.buckets[`${model}.${D.heads.stack[row]}.${D.heads.layer[row]}`];
   function curvesTable(only) {
     const rows = [];
     for (const [row, models] of Object.entries(D.curves.heads)) {
       if (known(only) && Number(row) !== only) continue;
-      const buckets = D.curves.buckets[`${D.heads.stack[row]}.${D.heads.layer[row]}`];
-      for (const [model, classes] of Object.entries(models)) for (const [name, means] of Object.entries(classes))
-        means.forEach((mean, at) => rows.push([model, ...where(row), name, buckets[name].distance[at], buckets[name].distance_high[at],
-          buckets[name].n_pairs[at], mean]));
+      for (const [model, classes] of Object.entries(models)) for (const [name, means] of Object.entries(classes)) {
+        const buckets = bucketsOf(model, row)[name];
+        means.forEach((mean, at) => rows.push([model, ...where(row), name, buckets.distance[at], buckets.distance_high[at],
+          buckets.n_pairs[at], mean]));
+      }
     }
     return [["model", ...WHERE, "pair_class", "distance", "distance_high", "n_pairs", "mean"], rows];
   }
@@ -383,10 +385,9 @@
     const title = make("h3", {}, "Attention against distance");
     const of = D.curves.heads[row];
     if (!of) return [title, make("p", { class: "faint" }, "This page does not hold it: see the note below the map.")];
-    const buckets = D.curves.buckets[`${D.heads.stack[row]}.${D.heads.layer[row]}`];
     const series = [];
     for (const model of D.models) for (const kind of ["same_topic", "cross_topic"]) if (of[model] && of[model][kind])
-      series.push({ name: `${words(kind)}, ${model}`, kind, model, points: inThirds(buckets[kind], of[model][kind]) });
+      series.push({ name: `${words(kind)}, ${model}`, kind, model, points: inThirds(bucketsOf(model, row)[kind], of[model][kind]) });
     const host = make("div", {});
     redraw = () => chart(host, { series, x: "distance between the words (tokens)", y: "mean attention (uniform = 1)", xLog: true, yLog: true,
       line: 1, label: "Attention against distance, same topic and cross topic; the table can be saved as CSV" });
