@@ -22,7 +22,7 @@ from _setup import ARTICLES
 import topic_probes as tp
 from topic_probes.corpora import Document
 from topic_probes.topics import _fitting
-from topic_probes.topics._passages import Bags
+from topic_probes.topics._bags import Bags
 
 N_TOPICS = 40
 PASSES = (1, 2, 4, 8, 16, 32)
@@ -150,7 +150,8 @@ def _sklearn(bags: Bags, n_words: int, n_topics: int, method: Any, passes: int) 
     from scipy.sparse import csr_matrix
     from sklearn.decomposition import LatentDirichletAllocation
 
-    matrix = csr_matrix((bags.counts, bags.words, bags.starts), shape=(len(bags), n_words))
+    counts, words = (np.concatenate([getattr(block, name) for block in bags.blocks()]) for name in ("counts", "words"))
+    matrix = csr_matrix((counts, words, bags.starts), shape=(len(bags), n_words))
     lda = LatentDirichletAllocation(n_topics, learning_method=method, max_iter=passes, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of steps that did not converge, which is what is measured

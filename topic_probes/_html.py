@@ -9,13 +9,12 @@ from typing import Any
 _ROWS = 12
 
 
-def html_table(frame: Any, caption: str, *, max_rows: int = _ROWS) -> str:
+def html_table(frame: Any, caption: str) -> str:
     """Return a table as HTML with everything in it escaped; no style of its own, so that it looks as a notebook does.
 
     Args:
         frame: a pandas DataFrame.
         caption: one line above it.
-        max_rows: rows to show; a line below says how many there are.
     """
     columns = [str(name) for name in frame.columns]
     numeric = [frame[name].dtype.kind in "fiu" for name in frame.columns]
@@ -27,9 +26,9 @@ def html_table(frame: Any, caption: str, *, max_rows: int = _ROWS) -> str:
             for value, right in zip(row, numeric, strict=True)
         )
         + "</tr>"
-        for row in frame.head(max_rows).itertuples(index=False, name=None)
+        for row in frame.head(_ROWS).itertuples(index=False, name=None)
     )
-    left_out = len(frame) - max_rows
+    left_out = len(frame) - _ROWS
     note = f"<p><small>and {left_out:,} more rows</small></p>" if left_out > 0 else ""
     return (
         f'<table><caption style="text-align: left">{escape(caption)}</caption>'

@@ -6,74 +6,15 @@ the first try. Heads of one corpus share its documents, so they are few and corp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cache
-
-import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest
 
-from simulated_heads import Head, Vocabulary, make_documents, near, noisy, probe_debiased, varied
-from topic_probes.probes._rows import PairMeasures
+from calibrations import CASES, ESTIMATORS, N_CORPORA, N_NULL_HEADS, N_PERMUTATIONS, TRUTH, coverage, null
 from topic_probes.statistics._p_values import q_values
-from topic_probes.statistics._sums import AttentionSums
 
 pytestmark = pytest.mark.slow
 
 LEVEL = 1e-3
-ESTIMATORS = ("pooled", "within_document", "distance_matched")
-VOCABULARY = Vocabulary.flat()
-LABELLED = 0.2
-"""Share of the words."""
-
-# p-values.
-
-N_CORPORA, N_DOCUMENTS, N_PERMUTATIONS = 80, 60, 199
-N_NULL_HEADS = 6
-"""Few enough that a single one can be found: the smallest q-value, 6 / 200, is below 0.05."""
-
-NULLS: dict[str, tuple[Head, int]] = {
-    "independent noise": (noisy(N_NULL_HEADS), 1),
-    "documents and key words differ": (varied(N_NULL_HEADS), 1),
-    "near words over clustered topics": (near(N_NULL_HEADS), 5),
-}
-"""Heads without topics, and how many words in a row are of one topic."""
-CASES = [(kind, estimator) for kind in list(NULLS)[:2] for estimator in ESTIMATORS]
-CASES.append(("near words over clustered topics", "distance_matched"))
-
-
-@dataclass
-class Null:
-    """p-values [corpus, head] by estimator, and those of the difference without its error."""
-
-    p: dict[str, np.ndarray] = field(default_factory=dict)
-    plain: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-@cache
-def null(kind: str) -> Null:
-    head, run_length = NULLS[kind]
-    studentised: dict[str, list[np.ndarray]] = {estimator: [] for estimator in ESTIMATORS}
-    plain: dict[str, list[np.ndarray]] = {estimator: [] for estimator in ESTIMATORS}
-    for number in range(N_CORPORA):
-        generator = np.random.default_rng([1, number])
-        documents = make_documents(generator, N_DOCUMENTS, VOCABULARY, labelled_share=LABELLED, run_length=run_length)
-        measures = PairMeasures(VOCABULARY.labels, n_permutations=N_PERMUTATIONS, seed=number)
-        result = probe_debiased(generator, documents, head, measures)
-        for column, estimator in enumerate(ESTIMATORS):
-            studentised[estimator].append(result.p_values(estimator)[0])
-            same, cross = (result.means(name, estimator=estimator)[0] for name in ("same_topic", "cross_topic"))
-            plain[estimator].append(plain_p_values(result.totals, 2 * column, same - cross))
-    return Null(*({name: np.array(values) for name, values in one.items()} for one in (studentised, plain)))
-
-
-def plain_p_values(totals: AttentionSums, column: int, observed: np.ndarray) -> np.ndarray:
-    """[head] how often a permuted difference is at least the observed one: what the package does not do."""
-    pair = slice(column, column + 2)
-    sums, weights = (array[0, ..., pair].sum(axis=-2) for array in (totals.null.values, totals.null.weights))
-    means = sums / weights
-    permuted = means[..., 0] - means[..., 1]
-    return ((permuted >= observed[:, None]).sum(axis=1) + 1) / (permuted.shape[1] + 1)
 
 
 @pytest.mark.parametrize(("kind", "estimator"), CASES)
@@ -111,53 +52,23 @@ def test_distance_alone_is_found_by_those_who_do_not_match_it() -> None:
 
 # Intervals.
 
-EFFECT = 0.2
-TRUTH = {"ratio": 1 + EFFECT, "difference": EFFECT}
-CORPORA = {30: (60, 12), 1000: (6, 60)}
-"""Documents -> corpora, and heads in each."""
-
-
-@cache
-def coverage(n_documents: int, method: str) -> dict[tuple[str, str], tuple[int, int]]:
-    """(estimator, measure) -> intervals of 95 % that hold the truth, and all."""
-    return {
-        (estimator, measure): (sum(covered), sum(n_heads for _ in covered))
-        for (estimator, measure, name), (covered, n_heads) in _all_coverage(n_documents).items()
-        if name == method
-    }
-
-
-@cache
-def _all_coverage(n_documents: int) -> dict[tuple[str, str, str], tuple[list[int], int]]:
-    n_corpora, n_heads = CORPORA[n_documents]
-    methods = ("t", "percentile", "bca") if n_documents < 100 else ("t", "percentile")
-    covered: dict[tuple[str, str, str], tuple[list[int], int]] = {}
-    for number in range(n_corpora):
-        generator = np.random.default_rng([2, n_documents, number])
-        documents = make_documents(generator, n_documents, VOCABULARY, labelled_share=LABELLED)
-        result = probe_debiased(generator, documents, varied(n_heads, EFFECT), PairMeasures(VOCABULARY.labels))
-        for estimator in ESTIMATORS:
-            for measure, truth in TRUTH.items():
-                for method in methods:
-                    low, high = result.confidence_interval(0.95, estimator=estimator, measure=measure, method=method)
-                    holds = int(((low <= truth) & (truth <= high)).sum())
-                    covered.setdefault((estimator, measure, method), ([], n_heads))[0].append(holds)
-    return covered
+FEW, MANY = (30, 60, 12, ("t", "percentile", "bca")), (1000, 6, 60, ("t",))
+"""Documents, corpora, heads in each, methods."""
 
 
 @pytest.mark.parametrize("measure", list(TRUTH))
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_intervals_cover_the_truth_with_many_documents(estimator: str, measure: str) -> None:
     """1000 documents: 95 % of the intervals, up to chance on either side."""
-    covered, n = coverage(1000, "t")[estimator, measure]
-    assert binomtest(covered, n, 0.95).pvalue > LEVEL
+    covered = coverage(*MANY)[estimator, measure, "t"]
+    assert binomtest(covered, MANY[1] * MANY[2], 0.95).pvalue > LEVEL
 
 
 @pytest.mark.parametrize("measure", list(TRUTH))
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_intervals_nearly_cover_the_truth_with_few_documents(estimator: str, measure: str) -> None:
     """30 documents: 93 to 97 % of ratios and 92 to 96 % of differences in 1200 heads, by estimator."""
-    covered, n = coverage(30, "t")[estimator, measure]
+    covered, n = coverage(*FEW)[estimator, measure, "t"], FEW[1] * FEW[2]
     assert binomtest(covered, n, 0.95).pvalue > LEVEL
     assert 0.92 <= covered / n <= 0.985
 
@@ -166,5 +77,5 @@ def test_intervals_nearly_cover_the_truth_with_few_documents(estimator: str, mea
 def test_the_bootstrap_falls_short_with_few_documents(method: str) -> None:
     """Why ``t`` is the default: 90 to 93 % by percentiles and 84 to 88 % by BCa in 1200 heads."""
     for estimator in ESTIMATORS:
-        covered, n = coverage(30, method)[estimator, "ratio"]
+        covered, n = coverage(*FEW)[estimator, "ratio", method], FEW[1] * FEW[2]
         assert binomtest(covered, n, 0.95, alternative="less").pvalue < LEVEL

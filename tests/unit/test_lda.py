@@ -137,7 +137,7 @@ def test_a_word_comes_from_a_topic_that_can_say_it():
 
 def test_the_truth_makes_labels_and_a_topic_model():
     corpus = lda(n_topics=3, words_per_topic=2, overlap=0.5)
-    labels = tp.TopicLabels.from_dict(corpus.labels, n_topics=corpus.n_topics)
+    labels = tp.TopicLabels.from_dict(corpus.topics_of, n_topics=corpus.n_topics)
     assert (labels.n_topics, labels.topics_of[0], labels.topics_of[1]) == (3, (0, 1), (0,))
     model = tp.TopicModel.from_matrix(corpus.word_probabilities, corpus.vocabulary, prior=corpus.prior)
     np.testing.assert_allclose(model.shares("0"), [0.5, 0.5, 0])

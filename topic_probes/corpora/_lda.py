@@ -100,11 +100,6 @@ class LdaCorpus(Corpus):
         }
         self.vocabulary: tuple[str, ...] = tuple(map(str, range(self.n_words)))
 
-    @property
-    def labels(self) -> dict[int, tuple[int, ...]]:
-        """Token id -> topics: ``topics_of``, under the name by which probes ask for it (after ``from_dict``)."""
-        return self.topics_of
-
     def __len__(self) -> int:
         return self.n_documents
 

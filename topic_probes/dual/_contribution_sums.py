@@ -18,7 +18,7 @@ from torch import Tensor
 from .._axes import PAIR_CLASSES
 from .._errors import PatternError
 from ..probes._batches import Batch
-from ..probes._counting import MaskIgnoredError
+from ..probes._counting import LEAK, MaskIgnoredError
 from ..probes._pairs import WordPairs, classify, pair_weights
 from ..probes._sides import Reach
 from ..probes._visibility import Visibility
@@ -28,8 +28,6 @@ from ._contributions import TOPICAL
 from ._heads import by_head
 
 _CLASSES = [PAIR_CLASSES.index(name) for name in TOPICAL]
-_LEAK = 1e-3
-"""Attention of a query to positions that the mask hides, above which the model is said to ignore its mask."""
 
 
 class RowSums(NamedTuple):
@@ -126,7 +124,7 @@ class ContributionCounter:
         blocks = []
         for number, pairs, _ in self.rows:
             block = pattern[number, :, : len(pairs.window), : len(pairs.window)].detach().cpu().double()
-            if float((pattern[number, :, : len(pairs.window)].double().cpu().sum(-1) - block.sum(-1)).max()) > _LEAK:
+            if float((pattern[number, :, : len(pairs.window)].double().cpu().sum(-1) - block.sum(-1)).max()) > LEAK:
                 raise MaskIgnoredError(f"layer {layer} attends to padding that the mask hides")
             blocks.append(block)
         if max((pairs.query.span for _, pairs, _ in self.rows), default=0) > visibility.longest:

@@ -238,8 +238,9 @@ def _as_heads(model: Any, layer: int, parts: dict[str, Tensor], dtype: torch.dty
         raise PatternError(f"{', '.join(silent)} of {describe(model)} never came: the dual of a head needs it")
     pattern = parts["pattern"][0]
     n_heads = len(pattern)
-    d_head = parts["q"].shape[-1] if parts["q"].ndim == 4 else parts["q"].shape[-1] // n_heads
-    queries, keys, values, outputs = (by_head(part, n_heads, d_head)[0] for part in _used(parts))
+    d_head = width_of_head(parts["q"], n_heads)
+    used = [parts[name] for name in parts_used(parts)]
+    queries, keys, values, outputs = (by_head(part, n_heads, d_head)[0] for part in (*used, parts["z"]))
     rows = pattern.sum(-1)
     off = float((rows - 1)[rows > 0].abs().max()) if bool((rows > 0).any()) else 0.0
     if not off <= (1e-3 if dtype in (torch.float32, torch.float64) else 5e-2):
@@ -251,11 +252,15 @@ def _as_heads(model: Any, layer: int, parts: dict[str, Tensor], dtype: torch.dty
     return LayerHeads(layer, queries, keys, values, outputs, pattern, scale, dtype)
 
 
-def _used(parts: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return q, k, v, z with the rotated q and k if both came and have the same width."""
+def parts_used(parts: dict[str, Tensor]) -> tuple[str, str, str]:
+    """Return the names of the queries, keys and values: rotated ones if both came and have the same width."""
     rotated = "rot_q" in parts and "rot_k" in parts and parts["rot_q"].shape == parts["q"].shape
-    q, k = (parts["rot_q"], parts["rot_k"]) if rotated else (parts["q"], parts["k"])
-    return q, k, parts["v"], parts["z"]
+    return ("rot_q", "rot_k", "v") if rotated else ("q", "k", "v")
+
+
+def width_of_head(queries: Tensor, n_heads: int) -> int:
+    """Return d_head, of queries [batch, pos, head, d_head] or [batch, pos, head * d_head]."""
+    return queries.shape[-1] if queries.ndim == 4 else queries.shape[-1] // n_heads
 
 
 def as_token_ids(tokens: Any, tokenizer: Any) -> Tensor:

@@ -33,7 +33,16 @@ from .._validation import require_count, require_one_of
 from ..probes._hooks import arguments_of_call, describe, mask_of_call, require_probeable
 from ..probes._observing import ObservedForward, observed
 from ._arrays import demonstration_mask
-from ._heads import attention_layers, by_head, log_factors, part_names, require_heads, scale_of
+from ._heads import (
+    attention_layers,
+    by_head,
+    log_factors,
+    part_names,
+    parts_used,
+    require_heads,
+    scale_of,
+    width_of_head,
+)
 from ._modified import NEGATIVE_RULES, NegativeRule, augmented_attention, negative_sample_weights, regularised_weights
 
 _FITS = 1e-3
@@ -270,10 +279,8 @@ class _Modifier:
                 "cannot be modified"
             )
         n_heads = int(self.model.cfg.n_heads)
-        d_head = parts["q"].shape[-1] if parts["q"].ndim == 4 else parts["q"].shape[-1] // n_heads
-        rotated = "rot_q" in parts and "rot_k" in parts and parts["rot_q"].shape == parts["q"].shape
-        q, k = (parts["rot_q"], parts["rot_k"]) if rotated else (parts["q"], parts["k"])
-        given = [q, k, parts["v"], tensor]
+        d_head = width_of_head(parts["q"], n_heads)
+        given = [*(parts[name] for name in parts_used(parts)), tensor]
         # Half precision is too coarse for weights times differences of scores; the model gets its own dtype back.
         wide = torch.promote_types(tensor.dtype, torch.float32)
         queries, keys, values, outputs = (by_head(part, n_heads, d_head).to(wide) for part in given)

@@ -30,7 +30,17 @@ from .._errors import PatternError
 from ..probes._hooks import describe, device_of, mask_argument, require_probeable, tokenizer_of
 from ._attach import relative_error
 from ._fit import fit
-from ._heads import LayerHeads, as_mask, as_token_ids, by_head, part_names, read_layers, tolerance, unfolded
+from ._heads import (
+    LayerHeads,
+    as_mask,
+    as_token_ids,
+    by_head,
+    part_names,
+    parts_used,
+    read_layers,
+    tolerance,
+    unfolded,
+)
 from ._modifications import modifiers_of
 
 if TYPE_CHECKING:
@@ -166,9 +176,8 @@ class _Rebuilder:
     def _write(self, tensor: Tensor, *, hook: Any) -> Tensor:
         if self.written is None:  # else the same hook under a second name
             n_heads, _, d_head = self.heads.queries.shape
-            rotated = "rot_q" in self.parts and self.parts["rot_q"].shape == self.parts["q"].shape
-            names = ("rot_q", "rot_k", "v") if rotated else ("q", "k", "v")
-            q, k, v = (by_head(self.parts[name], n_heads, d_head)[0].detach().cpu().double() for name in names)
+            used = (self.parts[name] for name in parts_used(self.parts))
+            q, k, v = (by_head(part, n_heads, d_head)[0].detach().cpu().double() for part in used)
             made = duals_output(q, k, v, self.heads.scale, self.factors, self.features)
             self.written = _as_output(made, tensor)
         return self.written

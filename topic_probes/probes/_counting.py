@@ -27,7 +27,7 @@ from ._row_plan import RowPlan
 from ._rows import BatchRows, PairMeasures, Row
 from ._visibility import visibility_of
 
-_LEAK = 1e-3
+LEAK = 1e-3
 """Attention of a query to positions that the mask hides, above which the model is said to ignore its mask."""
 
 
@@ -159,7 +159,7 @@ class PatternCounter:
         usable = finite & (block != 0).any(dim=2).any(dim=0)
         all_keys = pattern[row.index][:, row.positions][:, usable].double().sum(dim=-1)
         own_keys = block[:, usable].double().sum(dim=-1)
-        if not bool((all_keys - own_keys <= _LEAK).all()):
+        if not bool((all_keys - own_keys <= LEAK).all()):
             raise MaskIgnoredError(
                 f"layer {layer} attends to padding that the mask hides: the model ignores its attention mask"
                 + (", or its decoder has none (decoder_attention_mask=)" if layer.stack == "decoder" else "")

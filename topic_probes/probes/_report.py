@@ -203,7 +203,8 @@ class ProbeReport:
     ) -> Any:
         """Draw attention against distance: of one head, of a layer's heads, or of all on average; return the Axes.
 
-        Of an encoder-decoder that is over all stacks, or over ``stack`` alone: ``"encoder"``, ``"decoder"``, ``"cross"``.
+        Of an encoder-decoder that is over all stacks, or over ``stack`` alone (``"encoder"``, ``"decoder"``,
+        ``"cross"``).
         """
         from ..report import plot_distance
 

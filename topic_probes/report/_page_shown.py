@@ -59,8 +59,8 @@ def _between(row: Mapping[Any, Any], digits: int) -> str:
     return f"{100 * row['level']:g} % interval {low:.{digits}f} to {high:.{digits}f}"
 
 
-def _text(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else ""
+def _text(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else ""
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], n_text: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from .._validation import require_one_of
+from ._by_group import divide
 from ._intervals import DEFAULT_METHOD, MIN_GROUPS, N_RESAMPLES, ConfidenceInterval, Statistic, interval
 from ._sums import N_GROUPS
 from ._vector_pairs import MEASURES, VECTOR_PAIR_CLASSES
@@ -103,7 +104,7 @@ class LayerPairs:
         self.sums[at] += sums
         self.squares[at] += squares + between
         both = (counts > 0).all(axis=1)
-        means = _divide(sums, counts)[both]
+        means = divide(sums, counts)[both]
         weights = counts[both, 0] * (counts[both, 1] / counts[both].sum(axis=1))
         self.row_weights[at][both] += weights
         self.row_sums[at][both] += weights[:, None] * means
@@ -145,14 +146,14 @@ class LayerPairs:
     @property
     def mean(self) -> Float[np.ndarray, "layer measure pair_class"]:
         """[layer, measure, pair_class] means over the pairs; NaN where there is none."""
-        return _divide(self.sums.sum(axis=1), self.n_pairs)
+        return divide(self.sums.sum(axis=1), self.n_pairs)
 
     @property
     def std(self) -> Float[np.ndarray, "layer measure pair_class"]:
         """[layer, measure, pair_class] population standard deviations over the pairs; NaN where there is none."""
-        offsets = np.where(self.counts > 0, _divide(self.sums, self.counts) - self.mean[:, None], 0.0)
+        offsets = np.where(self.counts > 0, divide(self.sums, self.counts) - self.mean[:, None], 0.0)
         squares = (self.squares + self.counts * offsets**2).sum(axis=1)
-        return np.sqrt(_divide(squares, self.n_pairs))
+        return np.sqrt(divide(squares, self.n_pairs))
 
     def means(self, estimator: str) -> Float[np.ndarray, "layer measure pair_class"]:
         """[layer, measure, pair_class] means, ``pooled`` or ``within_document``; NaN where there is none.
@@ -163,7 +164,7 @@ class LayerPairs:
         require_one_of("estimator", estimator, ESTIMATORS)
         if estimator == "pooled":
             return self.mean
-        return _divide(self.row_sums.sum(axis=1), self.row_weights.sum(axis=1)[..., None])
+        return divide(self.row_sums.sum(axis=1), self.row_weights.sum(axis=1)[..., None])
 
     def intervals(
         self,
@@ -207,15 +208,10 @@ def _means_and_difference(
     """Return the statistic [draw, 3]: the means of both classes, and the first less the second."""
 
     def statistic(draws: np.ndarray) -> np.ndarray:
-        means = _divide(draws @ sums, draws @ weights)
+        means = divide(draws @ sums, draws @ weights)
         return np.column_stack([means, means[:, 0] - means[:, 1]])
 
     return statistic
-
-
-def _divide(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(denominator == 0, np.nan, numerator / np.where(denominator == 0, 1, denominator))
 
 
 def _between(
@@ -223,7 +219,7 @@ def _between(
 ) -> np.ndarray:
     """Return what is added to the squared deviations of two sets of values when they become one."""
     both = (one_counts > 0) & (other_counts > 0)
-    step = np.where(both, _divide(one_sums, one_counts) - _divide(other_sums, other_counts), 0.0)
+    step = np.where(both, divide(one_sums, one_counts) - divide(other_sums, other_counts), 0.0)
     # Counts as floats: the product of two large ones has no room in an integer.
     weight = one_counts * (other_counts / np.maximum(one_counts + other_counts, 1))
     return step**2 * weight

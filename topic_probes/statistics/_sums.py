@@ -45,10 +45,10 @@ def topical_columns(estimator: str) -> tuple[int, int]:
     return COLUMNS.index(f"{prefix}same_topic"), COLUMNS.index(f"{prefix}cross_topic")
 
 
-def group_of(document_id: str, n_groups: int = N_GROUPS) -> int:
+def group_of(document_id: str) -> int:
     """Return the resampling group of a document; the same on every machine and in every run."""
     digest = hashlib.blake2b(document_id.encode("utf-8"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % n_groups
+    return int.from_bytes(digest, "big") % N_GROUPS
 
 
 @dataclass

@@ -95,11 +95,11 @@ def label_by_share(
     )
 
 
-def _topic_names(model: TopicModel, stopped: frozenset[str], n: int = 3) -> tuple[str, ...]:
-    """Return [topic] its ``n`` top words that are no stop words."""
+def _topic_names(model: TopicModel, stopped: frozenset[str]) -> tuple[str, ...]:
+    """Return [topic] its first three words that are no stop words."""
     speaking = np.array([word not in stopped for word in model.vocabulary])
     masked = np.where(speaking, model.word_probabilities, -1.0)
-    return tuple(" ".join(model.vocabulary[word] for word in top_indices(row, n) if row[word] > 0) for row in masked)
+    return tuple(" ".join(model.vocabulary[word] for word in top_indices(row, 3) if row[word] > 0) for row in masked)
 
 
 def _coverage(model: TopicModel, labelled: Int[np.ndarray, " labelled"]) -> dict[str, int]:

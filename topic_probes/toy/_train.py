@@ -259,5 +259,4 @@ def _vocabulary(model: Any, corpus: Any, n_words: int | None) -> int:
 def _topics(labels: Any, corpus: Any, n_words: int) -> np.ndarray | None:
     if labels is None:
         labels = getattr(corpus, "topics_of", None)
-        labels = getattr(corpus, "labels", None) if labels is None else labels
     return None if labels is None else word_topics(labels, n_words)
