@@ -56,7 +56,7 @@ def run(n_topics: int = N_TOPICS, passes: tuple[int, ...] = PASSES, n_articles: 
             spent, topics = _sklearn(bags, len(vocabulary), n_topics, method, n)
             curves[f"sklearn_{method}"].append((spent, perplexity(topics, *halves)))
     curves["fit_lda_without_reading"] = [(spent - read_seconds, value) for spent, value in curves["fit_lda"]]
-    unigram = np.bincount(bags.words, bags.counts, minlength=len(vocabulary))[None, :]
+    unigram = bags.word_frequencies(len(vocabulary))[None, :]
     found: dict[str, Any] = {
         "train_passages": len(bags),
         "held_out_passages": len(held_out),

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._locks import locked, not_through_links, try_lock
 from ._saved import LONGEST_DESCRIPTION, Stored, require_arrays, require_facts, require_inside, require_numbers
 
 _FORMAT = 1
 _DESCRIPTION, _ARRAYS = "description.json", "arrays.safetensors"
+_NEW, _OLD, _LOCK = "new", "old", "lock"
+_RANDOM = re.compile(r"[a-z0-9_]{8}")
+"""What `tempfile` puts behind a prefix."""
 
 
 @contextmanager
@@ -24,7 +29,8 @@ def whole_folder(folder: str | os.PathLike, *, kind: str, replaceable: Callable[
     """Yield a new folder to write into; it takes the place of ``folder`` when the block ends well.
 
     It lies beside the target and is moved, so a block that fails leaves what was there before, and a
-    reader never meets half a folder. What was there is deleted last. ``~`` is the home folder, and a link
+    reader never meets half a folder. What was there is deleted last; should the process be killed when it has been
+    moved away and the new one is not yet in its place, :func:`put_back` finds it. ``~`` is the home folder, and a link
     stays a link to the folder that is written.
 
     Args:
@@ -38,34 +44,127 @@ def whole_folder(folder: str | os.PathLike, *, kind: str, replaceable: Callable[
         OSError: if it cannot be written.
     """
     target = Path(folder).expanduser().resolve()
+    put_back(target)
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or replaceable(target))):
         raise FileExistsError(f"{folder} exists and is not {kind} alone: choose another folder, or remove it")
     if target == Path.cwd() or target in Path.cwd().parents:
         raise FileExistsError(f"{folder} is the current folder or holds it: choose a folder inside it")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    except OSError as error:
-        raise type(error)(f"{folder} cannot be written ({error.strerror}): choose another folder") from error
-    new, old = workshop / "new", workshop / "old"
-    try:
+    with _workshop(target, folder) as workshop:
+        new, old = workshop / _NEW, workshop / _OLD
         new.mkdir()
         yield new
-        _to_disk(new)
-        if target.exists():
-            target.replace(old)
+        to_disk(new)
         try:
+            if target.exists():
+                target.replace(old)
             new.replace(target)
-        except BaseException:
-            if old.exists():
+        except BaseException:  # Ctrl-C too, which may come when a move is made
+            if _is_missing(target, old):
                 old.replace(target)
             raise
-        _to_disk(target.parent, inside=False)
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        to_disk(target.parent, inside=False)
 
 
-def _to_disk(folder: Path, *, inside: bool = True) -> None:
+@contextmanager
+def _workshop(target: Path, shown: str | os.PathLike) -> Iterator[Path]:
+    """Yield a new folder beside the target, locked, so that others can tell whether its process is alive."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=_prefix(target), dir=target.parent))
+    except OSError as error:
+        raise type(error)(f"{shown} cannot be written ({error.strerror}): choose another folder") from error
+    with ExitStack() as stack:
+        stack.callback(_remove, workshop, target)  # once more without the lock: not every system removes an open file
+        try:
+            stack.enter_context(locked(workshop / _LOCK, str(workshop)))
+        except OSError as error:
+            raise type(error)(f"{shown} cannot be written ({error.strerror}): choose another folder") from error
+        stack.callback(_remove, workshop, target)
+        yield workshop
+
+
+def _is_missing(target: Path, old: Path) -> bool:
+    """Whether what was there has been moved away, and nothing has come in its place."""
+    return _is_folder(old) and not os.path.lexists(target)
+
+
+def _remove(workshop: Path, target: Path) -> None:
+    """Delete a workshop, its lock last, so that one that is half deleted is still known for what it is."""
+    if _is_missing(target, workshop / _OLD):  # a second Ctrl-C: the next save or load puts it back
+        return
+    for path in (workshop / _OLD, workshop / _NEW, workshop):
+        if path.exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def put_back(folder: str | os.PathLike) -> None:
+    """Undo what saves of a folder have left beside it that were killed: nothing, as a rule.
+
+    A save that was killed between its two moves has moved away what was there: that comes back, if its place is still
+    empty. What else such saves have left is deleted. Saves of processes that live are left alone.
+
+    Raises:
+        FileNotFoundError: if what was there cannot be moved back, or nobody can say whether that process lives (on
+            network drives without locks).
+    """
+    target = Path(folder).expanduser().resolve()
+    for workshop in _workshops(target):
+        old, new = workshop / _OLD, workshop / _NEW
+        try:
+            with open(workshop / _LOCK, "r+", encoding="utf-8", errors="replace", opener=not_through_links) as file:
+                # Who has only just made it has not written its name yet, and has moved nothing.
+                is_abandoned = try_lock(file) if file.read(1) or old.exists() else False
+                if is_abandoned is False:
+                    continue
+                if _is_missing(target, old):
+                    if is_abandoned is None:
+                        raise FileNotFoundError("nobody can say whether it has ended")
+                    old.replace(target)
+                    to_disk(target.parent, inside=False)
+        except OSError as error:
+            if _is_missing(target, old):
+                raise FileNotFoundError(
+                    f"{folder} is missing, a save was stopped when it replaced it ({error.strerror or error}): what "
+                    f"was there lies in {old}, move it back"
+                ) from error
+            continue
+        # Both of them there, and something else in their place: not ours to choose.
+        if is_abandoned and not (old.exists() and new.exists()):
+            _remove(workshop, target)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}-"
+
+
+def _workshops(target: Path) -> list[Path]:
+    """Return the folders beside a target in which :func:`whole_folder` wrote, or writes, and nothing else."""
+    prefix = _prefix(target)
+    try:
+        with os.scandir(target.parent) as entries:
+            paths = [
+                Path(entry.path)
+                for entry in entries
+                if entry.name.startswith(prefix) and _RANDOM.fullmatch(entry.name.removeprefix(prefix))
+            ]
+        return sorted(path for path in paths if _is_workshop(path))
+    except OSError:
+        return []
+
+
+def _is_workshop(path: Path) -> bool:
+    if not _is_folder(path):
+        return False
+    names = {one.name for one in path.iterdir()}
+    return _LOCK in names and names <= {_NEW, _OLD, _LOCK}
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def to_disk(folder: Path, *, inside: bool = True) -> None:
     """Wait until a folder, and what is in it, would outlive a loss of power; not every system can say."""
     for path in [*(folder.rglob("*") if inside else ()), folder]:
         with suppress(OSError):
@@ -165,6 +264,8 @@ def read_description(folder: str | os.PathLike, *, kind: str, facts: Mapping[str
         ValueError: if it holds something else, or its description is damaged.
     """
     source = Path(folder).expanduser()
+    if not source.exists():
+        put_back(source)
     if not (source / _DESCRIPTION).is_file():
         raise FileNotFoundError(f"{folder} is not a saved {kind}: it has no {_DESCRIPTION}")
     require_inside(source / _DESCRIPTION, source)
@@ -201,9 +302,31 @@ def kind_of(folder: Path) -> str | None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in a JSON file, or None if there is none, or it is longer than any that is written here."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST_DESCRIPTION + 1)
-        found = json.loads(content.decode()) if len(content) <= LONGEST_DESCRIPTION else None
+        found = _parsed(path)
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def read_part(path: Path, folder: Path) -> Any:
+    """Return what a JSON file in a folder says, whatever it is.
+
+    Raises:
+        ValueError: if it is a link that leads out of the folder, too long, or not JSON.
+        OSError: if it cannot be read.
+    """
+    require_inside(path, folder)
+    try:
+        return _parsed(path)
+    except RecursionError:
+        raise ValueError(f"{path} is damaged (its brackets nest too deep): write it again, or remove it") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): write it again, or remove it") from error
+
+
+def _parsed(path: Path) -> Any:
+    with path.open("rb") as file:
+        content = file.read(LONGEST_DESCRIPTION + 1)
+    if len(content) > LONGEST_DESCRIPTION:
+        raise ValueError(f"it must be at most {LONGEST_DESCRIPTION:,} bytes long")
+    return json.loads(content.decode())

@@ -401,6 +401,16 @@ def test_latex_and_json_are_for_stdout(finished: Path, capsys: pytest.CaptureFix
     assert cli.main(["report", str(finished), "--estimator", "frequency_matched"]) == 2
 
 
+def test_topics_in_several_processes_end_without_a_word(lab: Lab, tmp_path: Path) -> None:
+    """Workers are forks, and are told to end by the signal that the command takes as Ctrl-C."""
+    command = [sys.executable, "-m", "topic_probes", "topics", lab.corpus, "--n-topics", "2", "--workers", "2"]
+    command += ["--passes", "2", "--min-passages", "1", "--max-passage-share", "1", "-o", str(tmp_path / "topics")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "KeyboardInterrupt" not in done.stderr
+
+
 @needs_bridge
 def test_the_page_has_the_topics_and_passages_of_the_run(finished: Path, tmp_path: Path) -> None:
     """They lie in the folder, so a page can be made where model and corpus are not."""

@@ -670,7 +670,7 @@ def test_a_fact_that_does_not_fit_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("n_documents", np.int64), ("counts", np.float64), ("curve.weights", np.float64)]
+    ("name", "kind"), [("n_rows", np.int64), ("counts", np.float64), ("curve.weights", np.float64)]
 )
 def test_counts_below_zero_are_refused(saved_folders: dict[str, Path], tmp_path: Path, name: str, kind: type) -> None:
     shutil.copytree(saved_folders["attention result"], tmp_path / "saved")

@@ -24,7 +24,7 @@ _NOT_OF_A_RUN = frozenset({"output", "config", "resume", "dry_run", "as_json", "
 """Parameters that say where and how, not what."""
 
 
-_NO_MATTER = frozenset({"estimator", "examples", "checkpoint_every"})
+_NO_MATTER = frozenset({"estimator", "examples", "checkpoint_every", "checkpoint_seconds"})
 """Options that change no number of a run."""
 
 
@@ -113,7 +113,7 @@ def same_run(one: str, other: str) -> str:
 def _options_of(text: str) -> Mapping[str, Any]:
     try:
         return tomllib.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 

@@ -117,6 +117,32 @@ def as_layers(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(found))
 
 
+def as_device(name: str | None) -> torch.device | None:
+    """Return torch's object of a device; None for none.
+
+    Raises:
+        ValueError: if there is no such device here.
+    """
+    if name is None:
+        return None
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"--device must be as cpu, cuda or cuda:1, got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"--device {name} needs a GPU, and torch sees none here: leave it out")
+    if device.type == "meta":  # torch's stand-in for a device: it computes nothing
+        raise ValueError(f"--device must be as cpu, cuda or cuda:1, got {name!r}")
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0].strip(" .")
+        raise ValueError(f"--device {name} cannot be used here ({reason:.120}): leave it out") from error
+    return device
+
+
 def as_dtype(name: str) -> torch.dtype:
     """Return torch's object of a precision."""
     import torch

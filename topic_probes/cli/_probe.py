@@ -1,7 +1,7 @@
 """``topic-probes probe``: a model, topics and a corpus in, a folder with a report out.
 
-While it runs the folder holds ``run.toml`` and ``checkpoint/``; when all is counted the report takes their place, in
-one move. So a run that was stopped, or killed, leaves a folder that ``--resume`` goes on with.
+While it runs the folder holds ``run.toml`` and ``checkpoint/``; when all is counted the report takes the checkpoint's
+place. A run that was stopped, or killed at any moment, leaves a folder that ``--resume`` goes on with.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ._options import (
     Seed,
     Split,
     TextField,
+    as_device,
     as_dtype,
     as_layers,
     one_of,
@@ -130,6 +131,10 @@ def probe(
     checkpoint_every: Annotated[
         int, typer.Option(help="Documents between two checkpoints.", metavar="N", min=1, rich_help_panel=_RUNNING)
     ] = 10_000,
+    checkpoint_seconds: Annotated[
+        float,
+        typer.Option(help="Most seconds between two checkpoints.", metavar="S", min=0, rich_help_panel=_RUNNING),
+    ] = 300.0,
     examples: Annotated[
         int,
         typer.Option(
@@ -149,6 +154,7 @@ def probe(
     Several GPUs: torchrun --nproc-per-node 2 -m topic_probes probe ...
     """
     at_layers = as_layers(layers)
+    _require_device(model, device, dtype)
     topic_model = TopicModel.load(required(topics, "--topics"))
     labels = topic_model.label_words(top_k=top_k, min_share=min_share)
     documents = open_corpus(required(corpus, "--corpus"), limit=limit, text_field=text_field, split=split, part=part)
@@ -184,9 +190,11 @@ def probe(
     from ..probes._distributed import torchrun_processes
 
     target = required(output, "-o")
-    with torchrun_processes() as processes:
+    with (
+        torchrun_processes() as processes,
+        open_run_folder(target, run_file(ctx), resume=resume, processes=processes) as folder,
+    ):
         is_first = processes is None or processes.rank == 0
-        folder = open_run_folder(target, run_file(ctx), resume=resume, processes=processes)
         if folder.is_finished:
             if is_first:
                 step(f"{target} is finished already")
@@ -215,6 +223,7 @@ def probe(
                         "checkpoint": folder.checkpoint,
                         "resume": resume,
                         "checkpoint_every": checkpoint_every,
+                        "checkpoint_seconds": checkpoint_seconds,
                         "progress": True,
                     },
                 )
@@ -227,7 +236,7 @@ def probe(
             raise StoppedError(f"stopped before the end; {target} holds {kept}") from None
         except BaseException:
             if is_first:
-                folder.forget_if_empty()
+                folder.forget()
             raise
         if is_first:
             folder.finish(report, topic_model, passages)
@@ -265,26 +274,24 @@ def open_named_model(name: str, *, device: str | None, dtype: str) -> tuple[Any,
         ValueError: if it cannot be opened: whatever the reason, it is the name that has to be mended.
         ModuleNotFoundError: if it needs a package that is not installed.
     """
-    import torch
-
     from .. import demo
     from ..models import load_model
 
+    _require_device(name, device, dtype)
     if name in _BUILT_IN:
-        if device not in (None, "cpu") or dtype != "float32":
-            raise ValueError(f"{name} is opened on the CPU in float32: leave --device and --dtype out")
         return getattr(demo, _BUILT_IN[name])()
     try:
-        placed = None if device is None else torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"--device must be as cpu, cuda or cuda:1, got {device!r}") from None
-    if placed is not None and placed.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"--device {device} needs a GPU, and torch sees none here: leave it out")
-    try:
-        model = load_model(name, device=placed, dtype=as_dtype(dtype))
+        model = load_model(name, device=as_device(device), dtype=as_dtype(dtype))
     except OSError as error:
         raise ValueError(str(error)) from error
     return model, model.tokenizer
+
+
+def _require_device(name: str, device: str | None, dtype: str) -> None:
+    """Raise ValueError unless a model can be opened on a device, in a precision: known before anything is read."""
+    as_device(device)
+    if name in _BUILT_IN and (device not in (None, "cpu") or dtype != "float32"):
+        raise ValueError(f"{name} is opened on the CPU in float32: leave --device and --dtype out")
 
 
 def _passages(

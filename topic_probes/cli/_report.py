@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._folders import files_below, reading, whole_folder
+from .._folders import files_below, read_part, whole_folder
 from .._run_file import RUN_FILE, read_run
+from .._saved import require_inside
 from ..topics import TopicModel
 from ._options import AsJson, Config, Estimator
 from ._run_folder import EXAMPLES, TOPICS
@@ -122,26 +122,49 @@ def _is_tables_alone(folder: Path) -> bool:
 
 
 def _write_page(report: ProbeReport, folder: Path, path: Path) -> None:
-    """Write the page, with the topics and passages that a run has left beside its report."""
+    """Write the page, with the topics and passages that a run has left beside its report.
+
+    Raises:
+        ValueError: if one of these is damaged, or a link that leads out of the folder.
+    """
     topics, labels, examples = None, None, None
     source = folder.expanduser()
     if (source / TOPICS).is_dir():
+        require_inside(source / TOPICS, source)
         topics = TopicModel.load(source / TOPICS)
         labels = topics.label_words(**_labelling(source))
         if labels.fingerprint() != report.attention.options.get("labels"):
             labels = None
     if (source / EXAMPLES).is_file():
-        with reading(folder, "run"):
-            examples = json.loads((source / EXAMPLES).read_text(encoding="utf-8"))
-    report.to_html(path, labels=labels, topics=topics, examples=examples)
+        examples = read_part(source / EXAMPLES, source)
+    try:
+        report.to_html(path, labels=labels, topics=topics, examples=examples)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        if examples is None:
+            raise
+        raise ValueError(
+            f"{source / EXAMPLES} is damaged ({error}): remove it, and the page has no passages"
+        ) from error
 
 
 def _labelling(folder: Path) -> dict[str, Any]:
-    """Return how a run labelled words."""
+    """Return how a run labelled words; nothing if its file of options is missing or damaged.
+
+    Raises:
+        ValueError: if that is a link that leads out of the folder.
+    """
     import tomllib
 
+    require_inside(folder / RUN_FILE, folder)
     try:
         options = tomllib.loads(read_run(folder / RUN_FILE))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return {name: options[name] for name in ("top_k", "min_share") if name in options}
+    found: dict[str, Any] = {}
+    top_k: Any = options.get("top_k")
+    if type(top_k) is int and top_k >= 1:
+        found["top_k"] = top_k
+    min_share: Any = options.get("min_share")
+    if type(min_share) in (int, float) and 0 <= min_share <= 1:
+        found["min_share"] = min_share
+    return found

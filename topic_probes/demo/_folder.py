@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._folders import files_below
+from .._folders import files_below, read_json
 from .._plain import plain
 from .._run_file import RUN_FILE, write_run
 
@@ -18,10 +18,10 @@ def written_by(kind: str) -> Callable[[Path], bool]:
     """Return a test of a folder: does it hold what an earlier run wrote, by its own list, and nothing else."""
 
     def is_earlier(folder: Path) -> bool:
+        summary = read_json(folder / SUMMARY)
         try:
-            summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-            return summary["kind"] == kind and files_below(folder) <= set(summary["files"])
-        except (OSError, ValueError, TypeError, KeyError):
+            return summary is not None and summary["kind"] == kind and files_below(folder) <= set(summary["files"])
+        except (TypeError, KeyError):
             return False
 
     return is_earlier

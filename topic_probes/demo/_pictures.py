@@ -7,6 +7,7 @@ from typing import Any
 
 from ..probes import ProbeReport, word_attention, word_similarity
 from ..report import plot_attention_blocks, plot_embedding_blocks, plot_topics, save_plot
+from ..report._frames import surest_first
 from ..topics import TopicLabels
 
 
@@ -14,8 +15,8 @@ def draw_pictures(
     folder: Path, report: ProbeReport, model: Any, tokenizer: Any, labels: TopicLabels, example: str
 ) -> None:
     """Write the pictures of one model to a folder: heads, distance, topics, embedding, one sentence."""
-    strongest = report.attention.to_frame().nlargest(1, "ratio").iloc[0]
-    layer, head = int(strongest["layer"]), int(strongest["head"])
+    heads, order = surest_first(report.attention.to_frame())
+    layer, head = (int(heads[name].iloc[0]) for name in ("layer", "head"))
     save_plot(report.plot_heads(), folder / "heads.png")
     save_plot(report.plot_classes(), folder / "classes.png")
     save_plot(report.plot_forest(), folder / "forest.png")
@@ -28,5 +29,5 @@ def draw_pictures(
 
     attention = word_attention(model, example, layer=layer, head=head, tokenizer=tokenizer)
     names = {word: labels.topic_names[found[0]] for word in attention.index if (found := labels.topics_of.get(word))}
-    title = f"Layer {layer}, head {head} (the largest ratio)"
+    title = f"Layer {layer}, head {head}, first of those {order}"
     save_plot(plot_attention_blocks(attention, names, title=title), folder / "attention_blocks.png")

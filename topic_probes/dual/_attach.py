@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .._axes import WordPolicy
+from .._html import html_table
 from ..probes._hooks import describe, tokenizer_of
 from ..topics import TopicLabels
 from ._arrays import demonstration_mask
@@ -124,6 +125,10 @@ class HeadDual:
         from ._head_by_topic import head_classified
 
         return head_classified(self, labels, self.tokenizer if tokenizer is None else tokenizer, words)
+
+    def _repr_html_(self) -> str:
+        """Return the demonstrations with the largest shares of the output, for a notebook."""
+        return html_table(self.contributions.sort_values("share", key=abs, ascending=False), repr(self))
 
     def __repr__(self) -> str:
         return (

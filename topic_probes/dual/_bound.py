@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._html import html_table
 from .._validation import require_count
 from ._arrays import as_float64
 
@@ -157,6 +158,10 @@ class BoundSimulation:
                 }
             )
         return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), f"BoundSimulation(delta={self.delta:g})")
 
 
 def simulate_bound(

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
+from .._html import html_table
 from .._validation import require_count
 from ._arrays import as_float64, attention_weights, demonstration_mask, finite_number
 from ._features import ExactFeatures, FeatureMap, KernelFeatures
@@ -61,6 +62,11 @@ class DualTraining:
                 "distance": self.distances,
             }
         )
+
+    def _repr_html_(self) -> str:
+        """Return the first and the last step, for a notebook."""
+        ends = self.to_frame().iloc[[0, -1]]
+        return html_table(ends, f"DualTraining of {len(self.losses) - 1} steps at rate {self.learning_rate:g}")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._html import html_table
 from .._progress import progress_bar
 from .._validation import require_count, require_one_of
 from ._modified import augmented_attention, negative_sample_attention, regularised_attention
@@ -81,6 +82,10 @@ class RegressionBench:
                 row[f"{name}_low"], row[f"{name}_high"] = _t_interval(sample, level)
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`table`, for a notebook."""
+        return html_table(self.table(), f"RegressionBench of {len(self.runs)} runs")
 
 
 def regression_bench(

@@ -19,17 +19,16 @@ import json
 import os
 import re
 import shutil
-import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from .._folders import read_folder, reading, write_folder
+from .._locks import locked
 from ..corpora import Document
 from ..tokens._reader import ReadingTally
 from ._running import RunState
@@ -185,7 +184,7 @@ def checkpoint_folder(
                 f"checkpoint {shown} is of {of} processes, and this run has {n}: start as many as before, or choose "
                 "another folder"
             )
-    with _locked(own / _LOCK, shown):
+    with locked(own / _LOCK, f"checkpoint {shown}"):
         for path in own.glob(".state-*"):  # what a run was writing when it was killed
             shutil.rmtree(path, ignore_errors=True)
         yours = CheckpointFolder(own, shown, settings, every_documents, every_seconds)
@@ -195,6 +194,11 @@ def checkpoint_folder(
                 "choose another folder"
             )
         yield yours
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether something is a folder, not a link to one, that holds checkpoints and nothing else."""
+    return folder.is_dir() and not folder.is_symlink() and all(map(_is_ours, folder.iterdir()))
 
 
 def _is_ours(path: Path) -> bool:
@@ -221,43 +225,3 @@ def _checksum(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-@contextmanager
-def _locked(path: Path, shown: Path) -> Iterator[None]:
-    """Hold a lock on a file; it says who holds it."""
-    with open(path, "a+", encoding="utf-8", opener=_not_through_links) as file:
-        if not _try_lock(file):
-            file.seek(0)
-            raise FileExistsError(
-                f"checkpoint {shown} is in use by {file.read().strip() or 'another run'}: wait for it, or choose "
-                "another folder"
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
-            file.truncate(0)
-
-
-def _not_through_links(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock an open file if nobody else has; the lock ends when the file is closed, or the process dies."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            file.seek(2**30)  # a byte beyond the text, which others want to read
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

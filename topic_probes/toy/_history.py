@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from .._folders import read_description, read_folder, reading, write_folder
+from .._html import html_table
 from .._saved import Stored
 from .._validation import require_count
 from ._documents import Bag
@@ -84,6 +85,23 @@ class ToyRun:
         steps = self.history["step"].to_numpy(dtype=np.float64)
         times = [half_way(steps, self.history[f"norm_{name}"].to_numpy(dtype=np.float64)) for name in MATRICES]
         return pd.Series(times, index=list(MATRICES), name="step", dtype=np.float64)
+
+    def _repr_html_(self) -> str:
+        """Return what was measured, before and after training, for a notebook."""
+        import pandas as pd
+
+        known = self.history.drop(columns="step").dropna(axis="columns", how="all")
+        stages = self.stages()
+        table = pd.DataFrame(
+            {
+                "measure": pd.Series(list(known.columns), dtype=object),
+                "start": known.iloc[0].to_numpy(dtype=np.float64),
+                "end": known.iloc[-1].to_numpy(dtype=np.float64),
+                "half_way_at_step": [stages.get(str(name).removeprefix("norm_"), math.nan) for name in known.columns],
+            }
+        )
+        ended = ", stopped early" if self.stopped_early else ""
+        return html_table(table, f"ToyRun of {type(self.model).__name__}, {self.history['step'].iloc[-1]} steps{ended}")
 
     def save(self, folder: str | PathLike) -> None:
         """Write weights, history and options as a folder of JSON and safetensors, replacing an earlier one.

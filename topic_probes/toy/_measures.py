@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._axes import PAIR_CLASSES
+from .._html import html_table
 from ..corpora import CorpusLike, as_corpus
 from ._embedding_gram import EmbeddingGram
 from ._matrices import PATTERN, as_matrix
@@ -62,6 +63,10 @@ class BlockContrast:
     def to_frame(self) -> pd.DataFrame:
         """Return one row: ``same cross diagonal contrast correlation n_same n_cross``."""
         return _one_row(self, ("same", "cross", "diagonal", "contrast", "correlation", "n_same", "n_cross"))
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), "BlockContrast")
 
 
 def block_contrast(matrix: Any, topics: Any) -> BlockContrast:
@@ -159,6 +164,10 @@ class TopicAttention:
             columns[f"n_{name}"] = int(self.counts[number])
         return pd.DataFrame(columns)
 
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), f"TopicAttention in {self.n_documents} documents, uniform = 1")
+
 
 def topic_attention(model: Any, corpus: CorpusLike, topics: Any, *, limit: int | None = None) -> TopicAttention:
     """Return a model's attention between words of the same topic and of different topics, over an id corpus.
@@ -241,6 +250,10 @@ class OptimumDistance:
     def to_frame(self) -> pd.DataFrame:
         """Return one row: ``relative_error cosine gap optimal_gap gap_ratio``."""
         return _one_row(self, ("relative_error", "cosine", "gap", "optimal_gap", "gap_ratio"))
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), "OptimumDistance")
 
 
 def distance_to_optimum(matrix: Any, optimum: ValueMatrix | EmbeddingGram) -> OptimumDistance:

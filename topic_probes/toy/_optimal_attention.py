@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from .._html import html_table
 from ._infinite_documents import of_one_topic, shown_and_target
 from ._masking_rates import MaskingRates, require_topics_per_document
 from ._population_loss import PopulationLoss, loss_of
@@ -58,6 +59,10 @@ class OptimalAttention:
         row = {name: [getattr(self, name)] for name in names}
         losses = {"loss": self.loss.total, "uniform_loss": self.uniform_loss.total, "excess": self.loss.excess}
         return pd.DataFrame({**row, **{name: [value] for name, value in losses.items()}})
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), "OptimalAttention")
 
 
 def optimal_attention(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._html import html_table
 from .._progress import progress_bar
 from .._validation import require_count, require_one_of
 from ..corpora import lda
@@ -92,6 +93,10 @@ class TwoStages:
         np.divide(table["n_agree"].to_numpy(dtype=np.float64), decided, out=share, where=decided > 0)
         return table.assign(fraction=share)
 
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), f"TwoStages by {self.by}")
+
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
@@ -119,6 +124,12 @@ class Sweep:
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of :attr:`runs`."""
         return self.runs.copy()
+
+    def _repr_html_(self) -> str:
+        """Return the settings in which runs differ, and how they ended, for a notebook."""
+        differing = [name for name in AXES if len(self.runs[[name]].drop_duplicates()) > 1]
+        table = self.runs[["run", *differing, "order", *_MEASURED, "final_loss"]]
+        return html_table(table, f"Sweep of {len(self.runs)} runs, {self.steps} steps each")
 
     def two_stage(self, by: str = "norms", *, least_growth: float = 2.0) -> TwoStages:
         """Return in which runs the value matrix comes before keys and queries.

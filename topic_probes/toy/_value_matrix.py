@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from .._html import html_table
 from ._infinite_documents import all_documents
 from ._masking_rates import MaskingRates, require_topics
 from ._topic_blocks import TopicBlocks
@@ -51,6 +52,10 @@ class ValueMatrix(TopicBlocks):
 
         names = ("n_topics", "words_per_topic", "same", "cross", "mask", "gap")
         return pd.DataFrame({name: [getattr(self, name)] for name in names})
+
+    def _repr_html_(self) -> str:
+        """Return :meth:`to_frame`, for a notebook."""
+        return html_table(self.to_frame(), "ValueMatrix")
 
 
 def optimal_value_matrix(
