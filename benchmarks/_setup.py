@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,25 @@ from topic_probes.probes._batches import Batch, BatchLimits
 from topic_probes.probes._hooks import pattern_hooks, run_until_pattern
 from topic_probes.tokens import DocumentReader
 
-ARTICLES = Path(__file__).resolve().parents[2] / "shared" / "data" / "wiki_a.jsonl"
+
+def _articles() -> Path:
+    """Return the file of articles: in the folder that ``TOPIC_PROBES_ARTICLES`` names, else beside the repository."""
+    given = os.environ.get("TOPIC_PROBES_ARTICLES")
+    folder = Path(given) if given else Path(__file__).resolve().parents[2] / "shared" / "data"
+    path = folder / "wiki_a.jsonl"
+    if given and not path.is_file():
+        raise FileNotFoundError(f"TOPIC_PROBES_ARTICLES must name a folder with {path.name}, got {given!r}")
+    return path
+
+
+ARTICLES = _articles()
+"""A line of JSON with ``text`` for each article. Where there is no such file, gensim's articles are used."""
 N_PASSAGES, PASSAGE_CHARACTERS = 200, 900
 BATCH_SIZE, MAX_LENGTH = 16, 512
 
 
 def passages(n: int = N_PASSAGES) -> list[str]:
-    """Return ``n`` passages of Wikipedia: of the articles beside the repository, or of those inside gensim."""
+    """Return ``n`` passages of Wikipedia: of ``ARTICLES``, or of the articles inside gensim."""
     if ARTICLES.is_file():
         texts = [json.loads(line)["text"] for line in ARTICLES.read_text(encoding="utf-8").splitlines()]
     else:

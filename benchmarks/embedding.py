@@ -11,11 +11,11 @@ whose pairs are walked through.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _measuring import seconds
 
 import topic_probes as tp
 
@@ -42,7 +42,7 @@ def run() -> dict[str, Any]:
         }
         for one in work.values():
             one()
-        rounds = [{name: _seconds(one) for name, one in work.items()} for _ in range(ROUNDS)]
+        rounds = [{name: seconds(one) for name, one in work.items()} for _ in range(ROUNDS)]
         found[f"{case}_seconds"] = statistics.median(each["probe"] for each in rounds)
         for name in ("all_pairs", "whole_matrix"):
             found[f"{case}_ratio_to_{name}"] = statistics.median(each["probe"] / each[name] for each in rounds)
@@ -52,9 +52,3 @@ def run() -> dict[str, Any]:
 def _topics(generator: np.random.Generator, shared: float) -> list[int]:
     n_topics = 2 if generator.random() < shared else 1
     return generator.choice(N_TOPICS, n_topics, replace=False).tolist()
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun

@@ -4,7 +4,7 @@ Times are compared within one run, interleaved where the question is a few per c
 and noisy, and seconds from different days say nothing.
 
 Without names: those of ``NAMES``, some ten minutes on two cores. The others are long, or no comparison, and run by name
-only: ``power``, ``wikipedia_table``, ``soak``, ``memory``, ``profile_all``.
+only: ``power``, ``calibration``, ``wikipedia_table``, ``soak``, ``memory``, ``profile_all``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two hours' worth of documents in short: 200,000 of them, good and bad, in a run that is killed again and again.
+"""200,000 documents, good and bad, counted in one run without harm and in another that is killed again and again.
 
 ``python benchmarks/soak.py [N_DOCUMENTS]`` from the repository. A process of its own counts the corpus once without
 harm. Then others count it into one checkpoint folder, each killed (SIGKILL) at a random moment and taken up by the

@@ -1,6 +1,6 @@
-"""The table of docs/statistics.md: real models and their untrained twins on Wikipedia, by every estimator.
+"""The table of docs/benchmarks.md: real models and their untrained twins on Wikipedia, by every estimator.
 
-Topics are fitted on the articles inside gensim and on every other article of the file beside the repository;
+Topics are fitted on the articles inside gensim and on every other one of the articles that `_setup` names;
 the models read the articles between these, cut off at 256 tokens. Ten minutes or so on two cores.
 """
 
@@ -22,7 +22,7 @@ def run() -> dict[str, Any]:
     from topic_probes.demo import open_minilm, open_smollm2
 
     if not ARTICLES.is_file():
-        return {"skipped": f"needs {ARTICLES.name} beside the repository"}
+        return {"skipped": f"needs {ARTICLES.name}: see TOPIC_PROBES_ARTICLES in benchmarks/README.md"}
     lines = ARTICLES.read_text(encoding="utf-8").splitlines()
     articles = [Document(id=f"article {number}", text=json.loads(line)["text"]) for number, line in enumerate(lines)]
     fitted_on = [*tp.corpora.sample_wikipedia(), *articles[::2]]

@@ -103,7 +103,7 @@ def killed_finishes(folder: Path, arguments: list[str], every: int) -> dict[str,
     expected = numbers_of(report)
 
     def until_the_end() -> None:
-        _run_folder.RunFolderState.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        _run_folder.RunFolderState.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         call([*arguments, "-o", str(ready)])
 
     assert end_of(fork(until_the_end)) == "signal 9"
@@ -125,6 +125,7 @@ def killed_finishes(folder: Path, arguments: list[str], every: int) -> dict[str,
             "step": nth,
             "how": end_of(fork(lambda target=target, nth=nth: finish(target, nth))),
             "has_report": (target / "report.json").exists(),
+            "is_whole": {*listing(whole)} <= {*listing(target)},
             "has_checkpoint": contents(target / "checkpoint") == contents(ready / "checkpoint"),
         }
         if nth % every == 0 or not found["has_checkpoint"] or any(target.rglob("report.json")):

@@ -34,8 +34,14 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Articles that lie beside the repository and are not part of it; a test that needs them is skipped elsewhere."""
-    folder = REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("the folder shared/data is not beside this repository")
+    """Articles that are not part of the repository; a test that needs them is skipped where they are absent.
+
+    They are in the folder that the variable TOPIC_PROBES_ARTICLES names, else in shared/data beside the repository.
+    """
+    given = os.environ.get("TOPIC_PROBES_ARTICLES")
+    folder = Path(given) if given else REPOSITORY.parent / "shared" / "data"
+    if not (folder / "wiki_a.jsonl").is_file():
+        if given:
+            raise FileNotFoundError(f"TOPIC_PROBES_ARTICLES must name a folder with wiki_a.jsonl, got {given!r}")
+        pytest.skip("no folder shared/data beside this repository, and TOPIC_PROBES_ARTICLES names no other")
     return folder

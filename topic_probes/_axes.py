@@ -1,7 +1,7 @@
 """Words that several parts share: the classes of word pairs, and the columns of tables.
 
 A pair is an ordered pair of positions (query, key). Its class is the first that fits
-(science: P1, section 3):
+(docs/concepts.md, *Pairs*):
 
 ``same_token``   the two words are the same word, the diagonal included
 ``no_topic``     else, if either word is unlabelled

@@ -42,6 +42,8 @@ def require_as_if_nothing_had_happened(outcomes: list[dict[str, Any]]) -> None:
     resumed = [one for one in outcomes if "code" in one]
     wrong = [one for one in resumed if one["code"] != 0 or not one["equal"] or one["left"]]
     assert wrong == []
+    half = [one for one in outcomes if one["has_report"] and not one["is_whole"]]
+    assert half == [], "report.json says that all is there"
     lost = [one for one in outcomes if not one["has_checkpoint"] and not one["has_report"]]
     assert lost == []
 

@@ -11,6 +11,7 @@ import pickle
 import shutil
 import struct
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,21 @@ import pytest
 
 import helpers
 from limited_memory import run_limited
-from topic_probes import AttentionResult, EmbeddingResult, ProbeReport, TopicLabels, TopicModel, probe_embedding, toy
+from topic_probes import (
+    AttentionResult,
+    EmbeddingResult,
+    ProbeReport,
+    TopicLabels,
+    TopicModel,
+    cli,
+    probe,
+    probe_embedding,
+    toy,
+)
 from topic_probes._errors import CorpusError
 from topic_probes._folders import write_folder
 from topic_probes.corpora import huggingface, jsonl, text_files
+from topic_probes.probes import _resuming
 from topic_probes.statistics._contextual import LayerPairs
 from topic_probes.statistics._sums import AttentionSums
 
@@ -409,12 +421,36 @@ def toy_checkpoint(folder: Path) -> None:
     _train(checkpoint=folder)
 
 
+STATES = [[1, 2, 3, 5]] * 4
+
+
+def _probe(folder: Path, **options: Any) -> Any:
+    labels = TopicLabels.from_dict({word: word % 2 for word in range(8)})
+    return probe(
+        toy.TopicTransformer(8), STATES, labels, n_permutations=2, progress=False, checkpoint=folder, **options
+    )
+
+
+def checkpoint(folder: Path) -> None:
+    """The state alone, which is a folder inside that of the checkpoint."""
+    with tempfile.TemporaryDirectory() as place:
+        _probe(Path(place))
+        shutil.copytree(Path(place) / "state-000000000004", folder)
+
+
+def go_on(state: Path) -> Any:
+    with tempfile.TemporaryDirectory() as place:
+        shutil.copytree(state, Path(place) / "state-000000000004", symlinks=True)
+        return _probe(Path(place), resume=True)
+
+
 SAVERS: dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]] = {
     "topic model": (topic_model, TopicModel.load),
     "attention result": (attention_result, AttentionResult.load),
     "embedding result": (embedding_result, EmbeddingResult.load),
     "contextual result": (contextual_result, EmbeddingResult.load),
     "toy run": (toy_run, toy.ToyRun.load),
+    "checkpoint": (checkpoint, go_on),
     "toy checkpoint": (toy_checkpoint, lambda folder: _train(checkpoint=folder, resume=True)),
 }
 
@@ -670,6 +706,39 @@ def test_a_fact_that_does_not_fit_is_one_sentence(
 
 
 @pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda description, arrays: arrays["trained/sums"].fill(np.nan), "'trained/sums' must be finite"),
+        (lambda description, arrays: arrays.pop("untrained/counts"), "'untrained/counts'"),
+        (lambda description, arrays: arrays.update({"trained/sums": np.ones((1, 1, 1, 1))}), "must have shape"),
+        (lambda description, arrays: arrays.update({"trained/n_rows": np.ones((1, 256))}), "trained/n_rows"),
+        (lambda description, arrays: description["state"].pop("halved"), "halved"),
+        (lambda description, arrays: description["state"].update(counters={}), "trained/"),
+        (
+            lambda description, arrays: description["state"]["counters"]["trained"].update(visibility={"0": 3}),
+            "mapping",
+        ),
+        (lambda description, arrays: description["settings"].update(layers=7), "int"),
+        (lambda description, arrays: description.update(tally={"n_documents": -1}), "tally"),
+    ],
+)
+def test_a_forged_state_with_a_right_checksum_is_judged(
+    saved_folders: dict[str, Path], tmp_path: Path, change: Callable[..., Any], says: str
+) -> None:
+    """What it lacks or garbles is an error in words before a number of it is used."""
+    description, arrays = _resuming.read_state(saved_folders["checkpoint"])
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    change(description, arrays)
+    checksum = _resuming._checksum(description, arrays)
+    write_folder(
+        tmp_path / "forged", kind="checkpoint", description={**description, "checksum": checksum}, arrays=arrays
+    )
+    with pytest.raises(ValueError, match=says) as caught:
+        go_on(tmp_path / "forged")
+    sentence(caught.value)
+
+
+@pytest.mark.parametrize(
     ("name", "kind"), [("n_rows", np.int64), ("counts", np.float64), ("curve.weights", np.float64)]
 )
 def test_counts_below_zero_are_refused(saved_folders: dict[str, Path], tmp_path: Path, name: str, kind: type) -> None:
@@ -762,6 +831,128 @@ def test_a_report_that_is_its_own_baseline_ends(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="its baseline has a baseline") as caught:
         ProbeReport.load(tmp_path / "report")
     sentence(caught.value)
+
+
+def run_folder(folder: Path) -> None:
+    """What `topic-probes probe` leaves, of a model that reads token ids."""
+    labels = TopicLabels.from_dict({0: 0, 1: 0, 2: 1, 3: 1})
+    documents = [[0, 1, 2, 3], [3, 1, 0]]
+    probe(toy.TopicTransformer(4), documents, labels, baseline=None, n_permutations=2, progress=False).save(folder)
+    TopicModel(np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]), ("cat", "dog", "sun")).save(folder / "topics")
+    (folder / "run.toml").write_text('command = "probe"\ntop_k = 1\nmin_share = 0.5\n')
+    (folder / "examples.json").write_text("[]")
+
+
+PASSAGE = {"title": "a", "words": ["cat"], "gaps": ["", ""], "topics": [[0]], "heads": []}
+HEAD = {"stack": "", "layer": 0, "head": 0, "attention": [[1.0]]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[" * 100_000, "its brackets nest too deep"),
+        (b"{", "Expecting property name"),
+        (b"\xff", "decode byte 0xff"),
+        (b"", "Expecting value"),
+        (b"1" * 10_000, "digits"),
+        (b'{"a": 1}', "examples must be a list"),
+        (b"[1]", "number 0 has not"),
+        (json.dumps([{**PASSAGE, "topics": [[{}]], "heads": [HEAD]}]).encode(), "dict"),
+        (json.dumps([{**PASSAGE, "topics": [[math.inf]], "heads": [HEAD]}]).encode(), "infinity"),
+        (json.dumps([{**PASSAGE, "heads": [{**HEAD, "layer": []}]}]).encode(), "list"),
+        (json.dumps([{**PASSAGE, "heads": [{**HEAD, "attention": [["x"]]}]}]).encode(), "'x'"),
+    ],
+)
+def test_passages_of_a_run_are_judged_before_they_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    """In one line that names the file; no page is written."""
+    run_folder(tmp_path / "run")
+    (tmp_path / "run" / "examples.json").write_bytes(content)
+    assert cli.main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")]) == 2
+    message = sentence(ValueError(capsys.readouterr().err.rstrip("\n")))
+    assert message.startswith(f"topic-probes: {tmp_path / 'run' / 'examples.json'} is damaged (")
+    assert said in message
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("name", ["examples.json", "run.toml", "topics"])
+def test_what_a_page_is_made_of_does_not_lead_out_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    run_folder(tmp_path / "run")
+    arguments = ["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")]
+    assert cli.main(arguments) == 0
+    (tmp_path / "page.html").unlink()
+    (tmp_path / "run" / name).rename(tmp_path / name)
+    (tmp_path / "run" / name).symlink_to(tmp_path / name)
+    assert cli.main(arguments) == 2
+    message = sentence(ValueError(capsys.readouterr().err.rstrip("\n")))
+    assert f"{name} is a link that leads out of {tmp_path / 'run'}" in message
+    assert not (tmp_path / "page.html").exists()
+
+
+OPTIONS = [
+    b"a = " + b"[" * 100_000,
+    b"a = ",
+    b"\xff",
+    b'top_k = "many"\nmin_share = "most"',
+    b"top_k = -1\nmin_share = nan",
+    b"top_k = true\nmin_share = [1]",
+    b"#" + b"a" * (2 * MEBIBYTE),
+]
+
+
+@pytest.mark.parametrize("content", OPTIONS)
+def test_options_of_a_run_that_are_damaged_cost_no_page(tmp_path: Path, content: bytes) -> None:
+    """Words are then labelled as ever, and shown if the report says that they were."""
+    run_folder(tmp_path / "run")
+    (tmp_path / "run" / "run.toml").write_bytes(content)
+    assert cli.main(["report", str(tmp_path / "run"), "--html", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").is_file()
+
+
+@pytest.mark.parametrize("content", OPTIONS)
+def test_damaged_options_are_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    """Neither by --resume nor by --config."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").write_bytes(content)
+    (tmp_path / "texts.txt").write_text("cat dog sun")
+    topic_model(tmp_path / "topics")
+    arguments = ["probe", str(tmp_path / "model"), "--topics", str(tmp_path / "topics")]
+    arguments += ["--corpus", str(tmp_path / "texts.txt"), "--resume", "-o", str(tmp_path / "run")]
+    for more in ([], ["--config", str(tmp_path / "run" / "run.toml")]):
+        assert cli.main([*arguments, *more]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "run.toml" in error or "--min-share" in error or "--top-k" in error
+        assert (tmp_path / "run" / "run.toml").read_bytes() == content
+
+
+@needs_limits
+def test_a_gigabyte_beside_a_report_costs_little_memory(tmp_path: Path) -> None:
+    run_folder(tmp_path / "run")
+    path = tmp_path / "run" / "examples.json"
+    sparse(path, b'["')
+    imports = (
+        "from topic_probes import cli\nfrom topic_probes.probes import ProbeReport\n"
+        "import topic_probes.report._page, pandas\n"
+        f"ARGUMENTS = {['report', str(tmp_path / 'run'), '--html', 'no.html']!r}"
+    )
+    done = run_limited(imports, "print(cli.main(ARGUMENTS))", n_bytes=ALLOWED)
+    assert done.stdout == "2\n", done.stderr
+    assert f"{path} is damaged (it must be at most 67,108,864 bytes long)" in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"[]", b'{"kind": [], "files": [[]]}'])
+def test_a_list_of_files_that_is_none_makes_no_folder_a_demos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    (tmp_path / "summary.json").write_bytes(content)
+    assert cli.main(["demo", "-o", str(tmp_path)]) == 2
+    assert "is not an earlier demo alone" in sentence(ValueError(capsys.readouterr().err.rstrip("\n")))
 
 
 HOSTILE_NAMES = ["../../outside", "/outside", "a/../../b", "..", "a\0b", "\ud800", "-rf", "con:", "\n"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -57,11 +59,21 @@ def page_path(report: ProbeReport, topics: TopicModel, labels: TopicLabels, tmp_
     return report.to_html(path, topics=topics, labels=labels, examples=examples, title=f"A title {ATTACK}")
 
 
+def without_browser(why: str) -> NoReturn:
+    """Skip; fail where a browser is asked for, so that nobody takes these tests for passed."""
+    if os.environ.get("TOPIC_PROBES_NEEDS_BROWSER") == "1":
+        pytest.fail(f"{why}, and TOPIC_PROBES_NEEDS_BROWSER=1 asks for these tests: see CONTRIBUTING.md")
+    pytest.skip(why)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    try:
+        import playwright.sync_api as api
+    except ImportError:
+        without_browser("playwright is not installed")
     if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
+        without_browser("no Chromium on this machine")
     with api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found
@@ -164,6 +176,48 @@ def test_the_keyboard_reaches_and_opens_each_head(page: Any) -> None:
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
     assert page.evaluate("document.activeElement.dataset.r") == "2"
+
+
+def test_screen_readers_find_landmarks_headings_and_named_heads(page: Any, report: ProbeReport) -> None:
+    """The page by its accessibility tree: parts, the outline, and the map as a grid whose cells say which head."""
+    sections = ["Headline", "Heads", "Topics", "Embeddings", "How it was computed"]
+    seen = page.locator("body").aria_snapshot()
+    parts = [line.split('"')[0].strip(" -:") for line in seen.splitlines() if re.match(r"- \w", line)]
+    assert [part for part in parts if part not in ("link", "tooltip")] == ["banner", "main", "contentinfo"]
+    outline = re.findall(r'heading "(.*)" \[level=(\d)\]', seen)
+    assert outline[0] == (f"A title {ATTACK}", "1")
+    assert [name for name, level in outline if level == "2"] == sections
+    assert {level for _, level in outline[1:]} <= {"2", "3"}
+    links = page.get_by_role("navigation", name="Sections").get_by_role("link")
+    assert links.all_inner_texts() == sections
+    for name in sections:
+        assert page.get_by_role("main").get_by_role("region", name=name, exact=True).count() == 1
+
+    grid = page.get_by_role("grid", name="same topic / cross topic, 2 layers x 3 heads")
+    assert grid.count() == 1
+    assert [len(grid.get_by_role(role).all()) for role in ("columnheader", "rowheader")] == [3, 2]
+    grid.get_by_role("gridcell", name="layer 1, head 2").click()  # a cell that had the focus has the new numbers, too
+    page.keyboard.press("Escape")
+    for estimator in ("pooled", "distance_matched"):
+        page.select_option("#estimator", estimator)
+        for row in report.attention.to_frame(estimator).to_dict("records"):
+            cell = grid.get_by_role("gridcell", name=f"layer {row['layer']}, head {row['head']}: ratio")
+            assert cell.count() == 1
+            # Text has three digits, as each number on the page.
+            said = re.findall(r"ratio ([\d.]+) \(([\d.]+) to ([\d.]+)\)", cell.get_attribute("aria-label"))
+            wanted = [row[name] for name in ("ratio", "ratio_low", "ratio_high")]
+            np.testing.assert_allclose([float(number) for number in said[0]], wanted, rtol=5e-3)
+    assert page.get_by_role("button", name="open layer 1, head 2").count() == 1
+
+
+@pytest.mark.parametrize(("asked", "outcome"), [("1", "asks for these tests"), ("", "no Chromium")])
+def test_a_missing_browser_fails_where_one_is_asked_for(
+    asked: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOPIC_PROBES_NEEDS_BROWSER", asked)
+    kind = pytest.fail.Exception if asked else pytest.skip.Exception
+    with pytest.raises(kind, match=outcome):
+        without_browser("no Chromium on this machine")
 
 
 def test_words_of_a_passage_are_reached_by_arrows(page: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 
 import helpers
@@ -45,7 +45,8 @@ STOPS = st.lists(st.floats(0, 1), min_size=1, max_size=2).map(sorted)
 """Where reading stops, once or twice, as a share of the documents."""
 
 
-@settings(max_examples=8)
+# An example takes a second, so a failing one is not shrunk: that would take minutes.
+@settings(max_examples=8, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(LENGTHS, ROWS, st.integers(1, 6), STOPS, st.integers(0, 99))
 def test_a_run_may_stop_at_any_document(lengths, rows, tokens, stops, seed) -> None:
     numbers = np.random.default_rng(seed)

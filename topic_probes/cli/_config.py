@@ -119,13 +119,12 @@ def _options_of(text: str) -> Mapping[str, Any]:
 
 def _in_full(name: str, value: Any) -> Any:
     """Return the full path of what is a file or a folder here, anything else as it is."""
+    from ._named_models import BUILT_IN
+
     if name not in ("topics", "corpus", "model"):
         return value
     path = Path(str(value)).expanduser()
-    return str(path.absolute()) if path.exists() and str(value) not in _BUILT_IN else str(value)
-
-
-_BUILT_IN = ("sample", "minilm", "smollm2")
+    return str(path.absolute()) if path.exists() and str(value) not in ("sample", *BUILT_IN) else str(value)
 
 
 def _toml(value: Any) -> str:

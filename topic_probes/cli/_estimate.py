@@ -16,6 +16,7 @@ from .._words import find_words, normalise
 from ..corpora import Corpus
 from ..topics import TopicLabels
 from ..topics._bags import IN_MEMORY
+from ._named_models import BUILT_IN
 from ._screen import show, show_json
 from ._tables import facts_table
 
@@ -90,6 +91,7 @@ def estimate_probe(
     reading: dict[str, Any],
     layers: list[int] | None,
     baseline: bool,
+    contextual: bool,
     n_permutations: int,
     batch_size: int,
     tokens_per_batch: int,
@@ -143,7 +145,9 @@ def estimate_probe(
         "n_heads": n_sites * model.n_heads,
         "memory_bytes": weights_bytes + pattern_bytes + sums_bytes,
         "disk_bytes": sums_bytes,
-        "seconds": round(operations * factor * n_models / (_EFFICIENCY * _rate(device, dtype)), 1),
+        "seconds": round(
+            operations * factor * n_models * (2 if contextual else 1) / (_EFFICIENCY * _rate(device, dtype)), 1
+        ),
         "for_n_documents": n_documents or 1000,
     }
     return Estimate(numbers, in_words(numbers))
@@ -157,8 +161,8 @@ def _described(name: str) -> _Model:
     from .. import demo
     from ..models import _loading
 
-    if name in ("minilm", "smollm2"):  # small, and on this disk
-        opened, tokenizer = getattr(demo, f"open_{name}")()
+    if name in BUILT_IN:  # small, and on this disk
+        opened, tokenizer = getattr(demo, BUILT_IN[name])()
         cfg = opened.cfg
         n_parameters = sum(parameter.numel() for parameter in opened.parameters())
         return _Model(

@@ -110,6 +110,7 @@ def estimate_demo(*, models: list[str], n_topics: int, articles: int | None) -> 
             reading=reading,
             layers=None,
             baseline=True,
+            contextual=False,
             n_permutations=N_PERMUTATIONS,
             batch_size=options["batch_size"],
             tokens_per_batch=TOKENS_PER_BATCH,

@@ -7,13 +7,11 @@ place. A run that was stopped, or killed at any moment, leaves a folder that ``-
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, no_type_check
 
 import typer
 
-from .._errors import CorpusError
 from ..topics import TopicModel
 from ._config import run_file
 from ._corpus import open_corpus
@@ -31,24 +29,20 @@ from ._options import (
     Split,
     TextField,
     as_device,
-    as_dtype,
     as_layers,
     one_of,
     required,
 )
-from ._run_folder import RunFolderState, open_run_folder
+from ._probing import Beside, run_probe
+from ._run_folder import open_run_folder
 from ._screen import StoppedError, show, show_json, stdout_for_results, step
 
 if TYPE_CHECKING:
     from ..probes import ProbeReport
-    from ..topics import TopicLabels
 
 _LABELLING = "Labels"
 _READING = "Reading"
 _RUNNING = "Running"
-_BUILT_IN = {"minilm": "open_minilm", "smollm2": "open_smollm2"}
-"""Models that come in Python packages."""
-_HEADS_IN_EXAMPLES = 4
 
 
 @no_type_check  # typer wants its annotation of ctx, and hands over an object of another class
@@ -77,6 +71,24 @@ def probe(
     top_k: Annotated[
         int, typer.Option(help="Most topics of a word.", metavar="N", min=1, rich_help_panel=_LABELLING)
     ] = 1,
+    top_fraction: Annotated[
+        float | None,
+        typer.Option(
+            help="Only words among this share of a topic's likeliest; all unless given.",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            rich_help_panel=_LABELLING,
+        ),
+    ] = None,
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="Of topics, in the shares: uniform, or as in the corpus.",
+            rich_help_panel=_LABELLING,
+            **one_of(("uniform", "corpus")),
+        ),
+    ] = "uniform",
     words: Annotated[
         str,
         typer.Option(
@@ -122,6 +134,14 @@ def probe(
             rich_help_panel=_RUNNING,
         ),
     ] = False,
+    contextual: Annotated[
+        bool,
+        typer.Option(
+            "--contextual",
+            help="Also compare words in context, layer by layer (as long again).",
+            rich_help_panel=_RUNNING,
+        ),
+    ] = False,
     batch_size: Annotated[
         int, typer.Option(help="Rows in a forward pass.", metavar="N", min=1, rich_help_panel=_RUNNING)
     ] = 16,
@@ -154,9 +174,9 @@ def probe(
     Several GPUs: torchrun --nproc-per-node 2 -m topic_probes probe ...
     """
     at_layers = as_layers(layers)
-    _require_device(model, device, dtype)
+    as_device(device)  # known before anything is read
     topic_model = TopicModel.load(required(topics, "--topics"))
-    labels = topic_model.label_words(top_k=top_k, min_share=min_share)
+    labels = topic_model.label_words(top_k=top_k, min_share=min_share, top_fraction=top_fraction, prior=prior)
     documents = open_corpus(required(corpus, "--corpus"), limit=limit, text_field=text_field, split=split, part=part)
     if documents.name == topic_model.options.get("corpus"):
         warnings.warn(
@@ -176,6 +196,7 @@ def probe(
                 reading=reading,
                 layers=at_layers,
                 baseline=baseline,
+                contextual=contextual,
                 n_permutations=n_permutations,
                 batch_size=batch_size,
                 tokens_per_batch=tokens_per_batch,
@@ -202,15 +223,14 @@ def probe(
             return
         try:
             with stdout_for_results():
-                report, passages = _run(
+                report, passages = run_probe(
                     model,
                     documents,
                     labels,
                     folder,
-                    processes,
+                    is_first=is_first,
                     open_options={"device": device, "dtype": dtype},
-                    n_examples=examples if is_first else 0,
-                    match_frequency=match_frequency,
+                    beside=Beside(match_frequency, contextual, examples),
                     options={
                         **reading,
                         "layers": at_layers,
@@ -220,103 +240,24 @@ def probe(
                         "tokens_per_batch": tokens_per_batch,
                         "seed": seed,
                         "distributed": processes is not None,
-                        "checkpoint": folder.checkpoint,
                         "resume": resume,
                         "checkpoint_every": checkpoint_every,
                         "checkpoint_seconds": checkpoint_seconds,
-                        "progress": True,
                     },
                 )
+            if is_first:
+                folder.finish(report, topic_model, passages)
         except KeyboardInterrupt:
-            kept = (
-                "what was counted up to the last checkpoint: call again with --resume to go on from there"
-                if folder.has_state
-                else "nothing yet: call again with --resume to begin anew in it"
-            )
-            raise StoppedError(f"stopped before the end; {target} holds {kept}") from None
+            raise StoppedError(f"stopped before the end; {target} holds {folder.kept}") from None
         except BaseException:
             if is_first:
                 folder.forget()
             raise
-        if is_first:
-            folder.finish(report, topic_model, passages)
+    if is_first:
+        try:
             _show(report, target, estimator, as_json)
-
-
-def _run(
-    name: str,
-    documents: Any,
-    labels: TopicLabels,
-    folder: RunFolderState,
-    processes: Any,
-    *,
-    open_options: dict[str, Any],
-    n_examples: int,
-    match_frequency: bool,
-    options: dict[str, Any],
-) -> tuple[ProbeReport, list[dict[str, Any]]]:
-    """Return the report, and passages for its page."""
-    from ..corpora import word_counts
-    from ..probes import probe as run_probe
-
-    if processes is None or processes.rank == 0:
-        step(f"opening {name}")
-    opened, tokenizer = open_named_model(name, **open_options)
-    counts = word_counts(documents) if match_frequency else None
-    report = run_probe(opened, documents, labels, tokenizer=tokenizer, word_counts=counts, **options)
-    return report, _passages(opened, tokenizer, documents, labels, report, options["words"], n_examples)
-
-
-def open_named_model(name: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
-    """Return a model that is named on the command line, and its tokenizer.
-
-    Raises:
-        ValueError: if it cannot be opened: whatever the reason, it is the name that has to be mended.
-        ModuleNotFoundError: if it needs a package that is not installed.
-    """
-    from .. import demo
-    from ..models import load_model
-
-    _require_device(name, device, dtype)
-    if name in _BUILT_IN:
-        return getattr(demo, _BUILT_IN[name])()
-    try:
-        model = load_model(name, device=as_device(device), dtype=as_dtype(dtype))
-    except OSError as error:
-        raise ValueError(str(error)) from error
-    return model, model.tokenizer
-
-
-def _require_device(name: str, device: str | None, dtype: str) -> None:
-    """Raise ValueError unless a model can be opened on a device, in a precision: known before anything is read."""
-    as_device(device)
-    if name in _BUILT_IN and (device not in (None, "cpu") or dtype != "float32"):
-        raise ValueError(f"{name} is opened on the CPU in float32: leave --device and --dtype out")
-
-
-def _passages(
-    model: Any, tokenizer: Any, documents: Any, labels: TopicLabels, report: ProbeReport, words: str, n_examples: int
-) -> list[dict[str, Any]]:
-    """Return the first passages that have words, with the attention of the heads that follow topics most."""
-    if not n_examples:
-        return []
-    from ..probes._examples import example_passages
-    from ..report._frames import surest_first
-
-    heads = surest_first(report.attention.to_frame("distance_matched"))[0].head(_HEADS_IN_EXAMPLES)
-    if not len(heads):  # no head has a ratio
-        return []
-    with suppress(CorpusError):
-        return example_passages(
-            model,
-            documents,
-            labels,
-            heads=heads,
-            tokenizer=tokenizer,
-            words=words,  # type: ignore[arg-type]
-            limit=n_examples,
-        )
-    return []
+        except KeyboardInterrupt:
+            raise StoppedError(f"stopped; the results are whole, in {target}") from None
 
 
 def _show(report: ProbeReport, folder: Path, estimator: str, as_json: bool) -> None:

@@ -27,7 +27,7 @@ def report(
     tables: Annotated[
         Path | None, typer.Option(help="Write all tables, as CSV and parquet, to this folder.", metavar="DIR")
     ] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="Print P1's table in LaTeX (booktabs).")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the headline table in LaTeX (booktabs).")] = False,
     estimator: Estimator = "distance_matched",
     as_json: AsJson = False,
     config: Config = None,
@@ -136,15 +136,27 @@ def _write_page(report: ProbeReport, folder: Path, path: Path) -> None:
         if labels.fingerprint() != report.attention.options.get("labels"):
             labels = None
     if (source / EXAMPLES).is_file():
-        examples = read_part(source / EXAMPLES, source)
+        examples = _examples(report, source)
+    report.to_html(path, labels=labels, topics=topics, examples=examples)
+
+
+def _examples(report: ProbeReport, folder: Path) -> list[Any]:
+    """Return the passages beside a report, which are as the page needs them.
+
+    Raises:
+        ValueError: if their file is damaged, or a link that leads out of the folder.
+    """
+    from ..report._page_passages import chosen_passages
+
+    path = folder / EXAMPLES
+    found = read_part(path, folder)
+    heads = report.attention.to_frame("pooled")
+    names = {name: heads[name].tolist() if name in heads else [""] * len(heads) for name in ("stack", "layer", "head")}
     try:
-        report.to_html(path, labels=labels, topics=topics, examples=examples)
+        chosen_passages(names, found)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        if examples is None:
-            raise
-        raise ValueError(
-            f"{source / EXAMPLES} is damaged ({error}): remove it, and the page has no passages"
-        ) from error
+        raise ValueError(f"{path} is damaged ({error}): remove it, and the page has no passages") from error
+    return found
 
 
 def _labelling(folder: Path) -> dict[str, Any]:
@@ -167,4 +179,9 @@ def _labelling(folder: Path) -> dict[str, Any]:
     min_share: Any = options.get("min_share")
     if type(min_share) in (int, float) and 0 <= min_share <= 1:
         found["min_share"] = min_share
+    top_fraction: Any = options.get("top_fraction")
+    if type(top_fraction) in (int, float) and 0 < top_fraction <= 1:
+        found["top_fraction"] = top_fraction
+    if options.get("prior") in ("uniform", "corpus"):
+        found["prior"] = options["prior"]
     return found

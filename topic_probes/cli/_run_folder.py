@@ -58,6 +58,16 @@ class RunFolderState:
         """Whether there is something to go on from."""
         return any(self.checkpoint.rglob("state-*"))
 
+    @property
+    def kept(self) -> str:
+        """What a run that was stopped leaves, and how to go on, in words."""
+        again = "call again with --resume to"
+        if _is_finished(self.folder):
+            return f"the results: {again} see them"
+        if self.has_state:
+            return f"what was counted up to the last checkpoint: {again} go on from there"
+        return f"nothing yet: {again} begin anew in it"
+
     def load(self) -> ProbeReport:
         """Return the report of a finished run."""
         from ..probes import ProbeReport
@@ -87,7 +97,7 @@ class RunFolderState:
 
     def forget(self) -> None:
         """Remove what this call has begun, if it failed before anything was counted."""
-        if self.is_new and not self.has_state:
+        if self.is_new and not self.has_state and not _is_finished(self.folder):
             with suppress(OSError):
                 shutil.rmtree(self.checkpoint, ignore_errors=True)
                 (self.folder / RUN_FILE).unlink(missing_ok=True)
@@ -226,7 +236,10 @@ def _is_free(folder: Path) -> bool:
 def _holds_a_run(folder: Path) -> bool:
     """Whether a folder holds a finished run; or one that is not, and nothing else."""
     own = {RUN_FILE, _CHECKPOINT, _LOCK, _WRITING}
-    return (folder / RUN_FILE).is_file() and (_is_finished(folder) or _names(folder) <= own)
+    if not (folder / RUN_FILE).is_file():
+        return False
+    # Beside a checkpoint other things may lie, as systems and their users strew them: nothing of it is touched.
+    return _is_finished(folder) or _is_folder(folder / _CHECKPOINT) or _names(folder) <= own
 
 
 def _is_finished(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Tables for a terminal: P1's table, the embedding, the heads that follow topics most, topics."""
+"""Tables for a terminal: the headline, the embedding, the heads that follow topics most, topics."""
 
 from __future__ import annotations
 

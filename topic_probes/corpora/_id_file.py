@@ -1,6 +1,6 @@
 """Documents as numbers in a plain file: one document a line, word numbers separated by spaces, then ``END``.
 
-This is the form in which the synthetic documents of P1 (Li, Li and Risteski 2023) are passed on.
+This is the form in which the synthetic documents of Li et al. (2023) are passed on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Documents drawn from a topic model that is known: latent Dirichlet allocation, and its uniform cousin.
 
 There are ``n_topics * words_per_topic`` words, numbered topic by topic from 0. Each topic says its words with equal
-probability. Two models of a document (P1, Li, Li and Risteski 2023):
+probability. Two models of a document (Li et al. 2023):
 
 ``alpha``                 proportions of topics from a symmetric Dirichlet; each position draws a topic, then a word
-``topics_per_document``   exactly that many topics, all sets alike, in equal proportions (the model of P1's theory)
+``topics_per_document``   exactly that many topics, all sets alike, in equal proportions (the model of their theory)
 
 Documents are drawn in chunks, each from a seed of its own, so any of them can be had without those before it, and
 none is kept. Document ``k`` is the same whatever ``n_documents`` is.
@@ -260,9 +260,9 @@ def lda(
 ) -> LdaCorpus:
     """Return documents drawn from a topic model that is known, for experiments with a known answer.
 
-    With the defaults these are P1's synthetic documents: 10 topics of 10 words, ``alpha`` 0.1, 100 to 150 words.
-    A document holds ``token_ids`` in 0 .. n_words - 1 and no text; a mask token, if a model has one, is number
-    ``n_words``. Two passes give the same documents.
+    With the defaults these are the synthetic documents of Li et al. (2023): 10 topics of 10 words, ``alpha`` 0.1, 100
+    to 150 words. A document holds ``token_ids`` in 0 .. n_words - 1 and no text; a mask token, if a model has one, is
+    number ``n_words``. Two passes give the same documents.
 
     Args:
         n_topics: number of topics.

@@ -1,9 +1,9 @@
 """The dual of attention on a real model, from nothing to pictures: one head, all heads, all layers, and a corpus.
 
-What P2 (Ren and Liu 2024) proves must hold in MiniLM-L6: attending is one gradient step, to rounding. What it leaves to
+What Ren and Liu (2024) prove must hold in MiniLM-L6: attending is one gradient step, to rounding. What they leave to
 measurement is measured: random features at the norms of a real head, how loose the bound is, and whether heads put
 out more of what they read in words of the query's topic. Topics are fitted on three of four articles that come with
-gensim, heads are chosen on those as well, and measured on the fourth.
+gensim, heads are chosen on every second of those, and measured on the fourth.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Screen:
         self._print(f"\n{labels}\n")
 
     def report(self, title: str, report: ProbeReport) -> None:
-        """Show P1's table, the embedding and the heads that follow topics most."""
+        """Show the headline, the embedding and the heads that follow topics most."""
         from ..cli._tables import report_tables
 
         self._print(Rule(f"[bold]{title}[/bold]", align="left"))

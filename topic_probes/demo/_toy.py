@@ -1,6 +1,6 @@
 """The toy laboratory from nothing to pictures: documents, training, probing, theory, and the two-stage grid.
 
-What P1 (Li, Li and Risteski 2023) says must come out, each as a run of seconds at its own sizes: 10 topics of 10 words,
+What must come out by Li et al. (2023), each as a run of seconds at its own sizes: 10 topics of 10 words,
 Dirichlet documents. Attention is measured by :func:`topic_probes.probe` on documents that training did not see.
 """
 
@@ -52,22 +52,22 @@ _EMBEDDING = {"embedding": "trained", "value": "identity", "attention": "uniform
 _SQUARED = {"loss": "squared"}
 # With squared loss the contrast of an optimum is 0.116 at these sizes; with cross-entropy it grows on, logarithmically.
 CASES: dict[str, ToyCase] = {
-    "embedding": ToyCase("1 embedding alone", _EMBEDDING, {}, {"embedding_contrast": 2.0}, ("gram",)),
+    "embedding": ToyCase("embedding alone", _EMBEDDING, {}, {"embedding_contrast": 2.0}, ("gram",)),
     "embedding_squared": ToyCase(
-        "1 embedding alone, squared loss", _EMBEDDING, _SQUARED, {"embedding_contrast": 0.09}, ("gram",)
+        "embedding alone, squared loss", _EMBEDDING, _SQUARED, {"embedding_contrast": 0.09}, ("gram",)
     ),
-    "value": ToyCase("2 value matrix alone", _UNIFORM, {}, {"value_contrast": 1.5}, ("value", "value_products")),
+    "value": ToyCase("value matrix alone", _UNIFORM, {}, {"value_contrast": 1.5}, ("value", "value_products")),
     "value_squared": ToyCase(
-        "2 value matrix alone, squared loss", _UNIFORM, _SQUARED, {"value_contrast": 0.09}, ("value",)
+        "value matrix alone, squared loss", _UNIFORM, _SQUARED, {"value_contrast": 0.09}, ("value",)
     ),
     "value_sgd": ToyCase(
-        "2 value matrix alone, SGD",
+        "value matrix alone, SGD",
         _UNIFORM,
         {"optimizer": "sgd", "learning_rate": 30.0},
         {"value_contrast": 1.5},
     ),
     "value_closed_form": ToyCase(
-        "2 value matrix alone, squared loss, long documents of 2 topics",
+        "value matrix alone, squared loss, long documents of 2 topics",
         {**_UNIFORM, "init_scale": 0.001},
         {**_SQUARED, "steps": 200},
         {"value_contrast": 0.1},
@@ -75,40 +75,40 @@ CASES: dict[str, ToyCase] = {
         tau=2,
     ),
     "attention": ToyCase(
-        "3 attention, value matrix fixed to blocks",
+        "attention, value matrix fixed to blocks",
         {"value": "block", "topics": "topics"},
         {},
         {"ratio_low": 1.5},
         ("key_query", "document"),
     ),
     "attention_sgd": ToyCase(
-        "3 attention, value matrix fixed to blocks, SGD",
+        "attention, value matrix fixed to blocks, SGD",
         {"value": "block", "topics": "topics", "init_scale": 0.1},
         {"optimizer": "sgd", "learning_rate": 1000.0, "momentum": 0.9, "loss": "squared"},
         {"ratio_low": 1.5},
     ),
     "value_and_attention": ToyCase(
-        "3 value matrix and attention together",
+        "value matrix and attention together",
         {},
         {},
         {"value_contrast": 1.0, "ratio_low": 1.5},
         ("value", "key_query", "document"),
     ),
     "value_and_attention_squared": ToyCase(
-        "3 value matrix and attention together, squared loss",
+        "value matrix and attention together, squared loss",
         {},
         _SQUARED,
         {"value_contrast": 0.07, "ratio_low": 1.5},
     ),
     "embedding_and_attention": ToyCase(
-        "5 embedding and attention, value matrix frozen",
+        "embedding and attention, value matrix frozen",
         {"embedding": "trained", "value": "identity"},
         {},
         {"embedding_contrast": 2.0, "ratio_low": 1.3},
         ("gram", "document"),
     ),
 }
-"""Name, which is a folder -> case; the number in a title is that of the outcome."""
+"""Name, which is a folder -> case."""
 
 GRID: dict[str, Any] = {
     "optimizer": ["adamw", "sgd"],
@@ -247,8 +247,8 @@ def _attention(model: Any, unseen: LdaCorpus) -> dict[str, float]:
 
 
 def _untrained(corpus: LdaCorpus, unseen: LdaCorpus, seed: int) -> dict[str, Any]:
-    model = _model(ToyCase("6 untrained", {"embedding": "trained", "init_scale": 0.15}), corpus, seed)
-    return {"case": "untrained", "title": "6 untrained", **_contrasts(model, unseen), **_attention(model, unseen)}
+    model = _model(ToyCase("untrained", {"embedding": "trained", "init_scale": 0.15}), corpus, seed)
+    return {"case": "untrained", "title": "untrained", **_contrasts(model, unseen), **_attention(model, unseen)}
 
 
 def _contrasts(model: Any, corpus: LdaCorpus) -> dict[str, float]:
@@ -342,13 +342,13 @@ def _two_stages(folder: Path, found: Sweep) -> tuple[dict[str, Any], list[str]]:
 
 def _table_of(summary: dict[str, Any]) -> Table:
     table = Table(title="The toy laboratory (attention: uniform = 1)", title_justify="left")
-    table.add_column("outcome")
+    table.add_column("case")
     for column in ("W_E blocks", "W_V blocks", "same topic", "cross topic", "ratio"):
         table.add_column(column, justify="right")
     for name, row in summary["cases"].items():
         numbers = ("embedding_contrast", "value_contrast", "same_topic", "cross_topic", "ratio")
         table.add_row(
-            f"{row['title'][0]} {name.replace('_', ' ')}",
+            name.replace("_", " "),
             *("-" if row[one] is None else f"{row[one]:.3f}" for one in numbers),
         )
     caption = [
@@ -358,6 +358,6 @@ def _table_of(summary: dict[str, Any]) -> Table:
         if "two_stages" in summary:
             found = summary["two_stages"][by]
             decided = int(found["n_agree"] + found["n_disagree"])
-            caption.append(f"W_V first, {by.replace('_', ' ')}: {int(found['n_agree'])} of {decided} runs that speak")
+            caption.append(f"W_V first, {by.replace('_', ' ')}: {int(found['n_agree'])} of {decided} decided runs")
     table.caption, table.caption_justify = "; ".join(caption), "left"
     return table

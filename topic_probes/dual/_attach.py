@@ -1,7 +1,7 @@
 """``attach_head``: one query of one head of a real model, as a dual model that was trained on the other tokens.
 
 With scores ``s_i = scale * k_i . q + f_i`` (f_i a log factor, 0 for a pure inner product kernel), weights
-``A_i = exp(s_i) / Z`` and features phi of the exponential kernel, the head's output is (P2; science: section 8)
+``A_i = exp(s_i) / Z`` and features phi of the exponential kernel, the head's output is (docs/science.md, *The dual*)
 
     z = W' phi(q),   W' = W_0 + sum over demonstrations of (e^f_i / Z) v_i phi(k_i)^T
 

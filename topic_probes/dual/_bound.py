@@ -6,8 +6,8 @@ probability at least ``1 - delta``
 
     L(W) <= L_hat(W) + 2 w rho sqrt(tr G) / N + 6 w rho kappa sqrt(log(2 / delta) / (2 N))
 
-(empirical Rademacher complexity of a linear class, losses in a range of ``2 w rho kappa``; P2, section 4, states the
-same order in N). Both terms fall like ``N^-1/2``.
+(empirical Rademacher complexity of a linear class, losses in a range of ``2 w rho kappa``; Ren and Liu 2024, section 4,
+state the same order in N). Both terms fall like ``N^-1/2``.
 
 What it does *not* show: tightness. It holds for every W of the ball and every distribution, and the simulation says how
 loose that is. Demonstrations must be drawn independently; tokens of one text are not.
@@ -65,7 +65,7 @@ def generalisation_bound(
     rho: float | None = None,
     kappa: float | None = None,
 ) -> GeneralisationBound:
-    """Return the bound on the expected loss of the dual model, with its terms (science: P2, section 4).
+    """Return the bound on the expected loss of the dual model, with its terms (docs/dual.md, *What is proved*).
 
     Args:
         W: [d_value, feature] weights, such as :attr:`Dual.W`.

@@ -1,11 +1,11 @@
 """Do heads learn in context from words of the query's topic? Contributions to the output, by pair class.
 
 A head's output is the sum of ``A_i v_i`` over the tokens it sees, and each term is one rank-one update of the dual
-(science: section 8). Token i's *share* of the output along its own direction is ``A_i v_i . z / |z|^2``; shares of a
-query add up to one. So a share is debiased as attention is (science: section 4): times the number of keys that the
-query sees, over the pieces of the word. A head whose tokens all contribute alike is exactly 1 in every class, for any
-length and any mask. That answers the question per token; summed over the tokens of a class, shares and the
-length of the class's part ``|sum A_i v_i| / |z|`` answer it per query word.
+(docs/science.md, *The dual*). Token i's *share* of the output along its own direction is ``A_i v_i . z / |z|^2``;
+shares of a query add up to one. So a share is debiased as attention is (docs/science.md, *Debiased attention*): times
+the number of keys that the query sees, over the pieces of the word. A head whose tokens all contribute alike is
+exactly 1 in every class, for any length and any mask. That answers the question per token; summed over the tokens of a
+class, shares and the length of the class's part ``|sum A_i v_i| / |z|`` answer it per query word.
 
 Pair classes are those of :func:`topic_probes.probe`.
 

@@ -12,9 +12,9 @@ as many features as tokens. Keys are centred first (a softmax does not see it) a
 scores of many hundreds, or crowds on a line, leave that factor inaccurate, the same linear models are written in other
 coordinates (:attr:`KernelFeatures.coordinates` says which), of which the last is exact at any size.
 
-*Random* (P2, section 3). Trigonometric features, or positive ones (those of the Performer). The error of the positive
-ones is of order ``exp(|k + q|^2 / 2) / sqrt(n_features)``: at the norms of real heads they may be useless, and
-``relative_kernel_error`` says so.
+*Random* (Ren and Liu 2024, section 3). Trigonometric features, or positive ones (those of the Performer). The error of
+the positive ones is of order ``exp(|k + q|^2 / 2) / sqrt(n_features)``: at the norms of real heads they may be useless,
+and ``relative_kernel_error`` says so.
 
 What the number does *not* show: the relative error of each single entry. Where tokens crowd (small ``d_head``, many
 tokens), entries that are tiny beside the largest of their query are lost to rounding, and do not matter.
@@ -153,7 +153,7 @@ class ExactFeatures:
 
 @dataclass(frozen=True)
 class TrigonometricFeatures:
-    """Random cosines and sines: ``exp(|x|^2 / 2) [cos(w . x), sin(w . x)]`` (Rahimi and Recht 2007; P2, section 3).
+    """Random cosines and sines: ``exp(|x|^2 / 2) [cos(w . x), sin(w . x)]`` (Rahimi and Recht 2007).
 
     Raises:
         ValueError: if ``n_features`` is odd or below 2.
@@ -192,7 +192,7 @@ class TrigonometricFeatures:
 
 @dataclass(frozen=True)
 class PositiveFeatures:
-    """Positive random features: ``exp(w . x - |x|^2 / 2)`` (Choromanski et al. 2021, the Performer; P2, section 3).
+    """Positive random features: ``exp(w . x - |x|^2 / 2)`` (Choromanski et al. 2021, the Performer).
 
     Raises:
         ValueError: if ``n_features`` is below 1.

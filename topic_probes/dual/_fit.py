@@ -1,6 +1,6 @@
 """The dual of one attention head: attending to demonstrations is one gradient step.
 
-With ``K(x, y) = exp(x . y) = phi(x) . phi(y)`` and ``Z = sum_i K(k_i, q)`` (P2, section 3):
+With ``K(x, y) = exp(x . y) = phi(x) . phi(y)`` and ``Z = sum_i K(k_i, q)`` (Ren and Liu 2024, section 3):
 
     output = sum_i v_i K(k_i, q) / Z = W phi(q),   W = W_0 + (1/Z) sum over demonstrations of v_i phi(k_i)^T
     L(W) = -(1/Z) sum over demonstrations of v_i . W phi(k_i)
@@ -129,7 +129,7 @@ class DualModel:
         return self.train(1, learning_rate).W
 
     def train(self, n_steps: int, learning_rate: float | None = None) -> DualTraining:
-        """Take ``n_steps`` of ``torch.optim.SGD`` from ``W_0`` and keep the loss (P2's curve).
+        """Take ``n_steps`` of ``torch.optim.SGD`` from ``W_0`` and keep the loss.
 
         Args:
             n_steps: number of steps.
@@ -327,7 +327,7 @@ def fit(
     features: Any = "exact",
     pair_factors: Any = None,
 ) -> Dual:
-    """Return the dual model of one attention head over these tokens (P2, section 3).
+    """Return the dual model of one attention head over these tokens (Ren and Liu 2024, section 3).
 
     Args:
         keys: [token, d_head] numpy or torch, any float; float64 inside.

@@ -1,6 +1,6 @@
 """Modified attention in a running model: ``with regularised(model, a=0.1):`` every forward pass in the block has it.
 
-A change of the dual's training is a change of attention (P2, section 5; the formulas are in ``_modified.py``). All
+A change of the dual's training is a change of attention (Ren and Liu 2024, section 5; formulas: ``_modified.py``). All
 three are made at ``hook_z``, where a head's output is written anew as ``weights @ values`` from the pattern and the
 values of the same pass. So query heads that share keys and values (grouped queries) are treated one by one, and heads
 that were not chosen go on with what they had, to the bit. Hooks that the caller left on pattern or values act first.

@@ -1,7 +1,8 @@
 """The three modified attentions as pure functions of torch tensors, for training and for hooks.
 
-Attention is one gradient step of its dual model (P2, section 3 and 5): ``output = W_0 phi(q) + demonstration part``,
-with ``W_0`` from the tokens that are no demonstrations. A change of the dual's training is a change of attention:
+Attention is one gradient step of its dual model (Ren and Liu 2024, sections 3 and 5):
+``output = W_0 phi(q) + demonstration part``, with ``W_0`` from the tokens that are no demonstrations. A change of the
+dual's training is a change of attention:
 
 ``regularised``       the step also decays ``W_0``: ``(1 - a) * other part + demonstration part``
 ``augmented``         demonstrations are seen through learned maps: ``k -> g_k(k)``, ``v -> g_v(v)``

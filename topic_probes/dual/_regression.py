@@ -1,7 +1,7 @@
 """In-context regression: does a modified attention learn a function from its prompt better than the plain one?
 
 A prompt is N pairs (x, y) and a last x whose y is 0; one layer of softmax attention, trained over many prompts with a
-new function each, predicts the last y (P2, section 6). Three families, scaled to a y of variance 1:
+new function each, predicts the last y (Ren and Liu 2024, section 6). Three families, scaled to a y of variance 1:
 
 ``linear``         y = w . x
 ``trigonometric``  y = w . cos(pi x / 2)

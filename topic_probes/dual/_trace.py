@@ -1,7 +1,7 @@
 """``trace``: a transformer as a chain of duals, each trained on what the one before it put out.
 
 In each layer the attention output is made anew, head by head and query by query, by the duals of the heads; the model's
-own output matrix, norms and feed-forward network do the rest (science: section 8, extensions). The next layer's
+own output matrix, norms and feed-forward network do the rest. The next layer's
 queries, keys and values come from that stream, not from the model's. What is not an inner product of query and key
 (masks, windows, biases, rotations that are not handed out, soft caps) is taken once from the model's own pass.
 

@@ -1,7 +1,7 @@
 """Pairs of labelled words of one document by stratum, from which the estimators with strata have their weights.
 
-A stratum is the document itself, or its pairs at like distance, or of words of like frequency (science: section 4). A
-document that goes through the model in several rows has the counts of all of them.
+A stratum is the document itself, or its pairs at like distance, or of words of like frequency (docs/science.md,
+*Estimators*). A document that goes through the model in several rows has the counts of all of them.
 """
 
 from __future__ import annotations

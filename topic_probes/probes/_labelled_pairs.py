@@ -1,6 +1,6 @@
 """Pairs of labelled words of one row: their weights, classes and strata.
 
-A word pair (Q, K) has the debiased attention (science: sections 2 and 4)
+A word pair (Q, K) has the debiased attention (docs/science.md, *Debiased attention*)
 
     mean over the pieces q of Q that see K of  ( sum over pieces k of K of A[q, k] ) / ( p / n )
 

@@ -51,7 +51,7 @@ class PairWeights:
 def classify(
     window: Window, labels: TopicLabels, places: Int[np.ndarray, " pos"] | None = None, *, keys: Window | None = None
 ) -> WordPairs:
-    """Return the class of every ordered pair of words of a row (science: section 3).
+    """Return the class of every ordered pair of words of a row (docs/concepts.md, *Pairs*).
 
     Args:
         window: the row of the queries, and of the keys unless ``keys`` are given.

@@ -85,7 +85,7 @@ def probe(
         max_length: tokens in a row, special tokens included; the model's context, at most 512, unless given.
         long_documents: ``"window"`` reads longer documents in several rows (pairs never cross them),
             ``"truncate"`` reads the first row only, ``"skip"`` leaves them out, ``"error"`` refuses them.
-        words: ``"whole"``: only words of exactly one token take part (P1). ``"merge"``: words of several
+        words: ``"whole"``: only words of exactly one token take part (Li et al. 2023). ``"merge"``: words of several
             tokens are one position; attention to it is summed, attention from it averaged over its tokens.
         layers: layers to probe, negative ones from the end, in every stack; None for all that have attention.
         visibility: which keys a query may see. ``"read"``: those within the reach of a layer's patterns, where a

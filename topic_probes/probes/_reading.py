@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from .._folders import reading
 from .._progress import progress_bar
 from ..corpora._document import Corpus, Document
 from ..tokens import DocumentReader, Window
@@ -44,8 +45,10 @@ class CorpusReading:
             ValueError: if the state to go on from is damaged, or of another run or corpus.
         """
         found = None if states is None else states.read()
-        if found is not None:
-            self.place, self.reader.tally, run.state = found
+        if states is not None and found is not None:
+            self.place, self.reader.tally, state = found
+            with reading(states.shown, "checkpoint"):
+                run.state = state
         elif self.share[1] > 1:
             # What one process knows after its first batch, all of several know before theirs.
             first = stretches((self.reader.windows(document) for document in self.corpus), run.limits)

@@ -44,7 +44,7 @@ class ProbeReport:
         return {"trained": self} if self.baseline is None else {"trained": self, "untrained": self.baseline}
 
     def headline_frame(self, estimator: str = "pooled", *, level: float = 0.95) -> pd.DataFrame:
-        """Return P1's table: one row per model with ``same_topic cross_topic ratio ratio_low ratio_high``."""
+        """Return the headline table: one row per model with ``same_topic cross_topic ratio ratio_low ratio_high``."""
         import pandas as pd
 
         rows = [
@@ -54,7 +54,7 @@ class ProbeReport:
         return pd.DataFrame(rows)
 
     def estimators_frame(self, *, level: float = 0.95, q: float = 0.05) -> pd.DataFrame:
-        """Return P1's table by every estimator: is it topics, or the mix of documents, distance, frequency?
+        """Return the headline table by every estimator: is it topics, or the mix of documents, distance, frequency?
 
         One row per model and estimator: the columns of :meth:`headline_frame`, ``n_heads``,
         ``n_topic_heads``, those with a q-value of at most ``q`` (their number is 0 without permutations),
@@ -344,7 +344,7 @@ class ProbeReport:
         )
 
     def _repr_html_(self) -> str:
-        """Return P1's table by every estimator, for a notebook."""
+        """Return the headline numbers by every estimator, for a notebook."""
         import pandas as pd
 
         rows = [

@@ -29,7 +29,9 @@ import numpy as np
 
 from .._folders import read_folder, reading, write_folder
 from .._locks import locked
+from .._saved import Stored
 from ..corpora import Document
+from ..statistics._sums import stored_sums
 from ..tokens._reader import ReadingTally
 from ._running import RunState
 from ._settings import differences
@@ -39,6 +41,14 @@ EVERY_DOCUMENTS = 10_000
 EVERY_SECONDS = 300.0
 """A state is written after so many documents or seconds, whichever comes first, at the next end of a stretch."""
 
+_FACTS = {
+    "settings": "an object",
+    "n_documents": "a count",
+    "documents": "a text",
+    "tally": "counts by name",
+    "state": "an object",
+    "checksum": "a text",
+}
 _LOCK = "lock"
 _STATE = re.compile(r"state-(\d{12})")
 _OURS = re.compile(r"lock|state-\d{12}|\.state-\d{12}-.*|process-\d+-of-\d+")
@@ -95,15 +105,11 @@ class CheckpointFolder:
             return None
         newest = states[-1]
         try:
-            description, arrays = read_folder(newest, kind=KIND)
+            description, arrays = read_state(newest)
         except (FileNotFoundError, ValueError) as error:
             reason = str(error).removesuffix(": save again")
             raise ValueError(f"checkpoint {self.shown} cannot be read ({reason}): remove it, and begin anew") from error
         with reading(self.shown, KIND):
-            if description.pop("checksum") != _checksum(description, arrays):
-                raise ValueError(
-                    f"checkpoint {self.shown} is damaged (its checksum is wrong): remove it, and begin anew"
-                )
             found = differences(description["settings"], self.settings, "there", "now")
             if found:
                 raise ValueError(
@@ -140,6 +146,26 @@ class CheckpointFolder:
 
     def _states(self) -> list[Path]:
         return sorted(path for path in self.folder.iterdir() if _STATE.fullmatch(path.name))
+
+
+def read_state(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the arrays of a state, which are what a state must hold.
+
+    Raises:
+        FileNotFoundError: if something of it is missing.
+        ValueError: if it is damaged, or no state.
+    """
+    description, arrays = read_folder(folder, kind=KIND, facts=_FACTS, arrays=_stored)
+    if description.pop("checksum") != _checksum(description, arrays):
+        raise ValueError("it is damaged: its checksum is wrong")
+    return description, arrays
+
+
+def _stored(description: Mapping[str, Any]) -> dict[str, Stored]:
+    """Return what the arrays of a state must be: the sums of each model that has counted something."""
+    rules = stored_sums(description["settings"])
+    counted = [name for name, counter in description["state"]["counters"].items() if counter["has_totals"]]
+    return {f"{name}/{part}": rule for name in counted for part, rule in rules.items()}
 
 
 @contextmanager

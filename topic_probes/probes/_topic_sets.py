@@ -1,6 +1,6 @@
 """Do the topic sets of two words meet? For the true labels, and for permuted ones, all at once.
 
-The null of a p-value permutes the labels among the labelled words (science: section 5): a word gets the
+The null of a p-value permutes the labels among the labelled words (docs/statistics.md, *p-values*): a word gets the
 topic set of another one. Topic sizes stay as they are, and numbers of pairs about the same.
 """
 

@@ -1,7 +1,7 @@
 """The untrained twin: the same architecture with fresh weights, the baseline of every report.
 
 What a probe finds in it is what the architecture alone does over the same documents; what a trained
-model shows beyond it was put there by training (P1 uses a randomly initialised BERT so).
+model shows beyond it was put there by training (Li et al. 2023 use a randomly initialised BERT so).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The heads of a model as a map of layers x heads.
 
-Attention is in units of uniform attention = 1 (science: P1's debiasing), so 1 is where colours turn.
+Attention is in units of uniform attention = 1 (docs/science.md, *Debiased attention*), so 1 is where colours turn.
 A missing value is grey, never white, which would read as uniform. An encoder-decoder has several
 maps, one a stack, in colours of one scale.
 """

@@ -1,4 +1,4 @@
-"""P1's table for a paper: one row per model and way to compare, in LaTeX with booktabs.
+"""The table of Li et al. (2023) for a paper: one row per model and way to compare, in LaTeX with booktabs.
 
 The columns are those of the first paper's table, mean same-topic and cross-topic attention and their ratio, and the
 interval of the ratio over documents, which that table has not.
@@ -35,7 +35,7 @@ _ESCAPES = {
 
 
 def latex_table(frame: DataFrame, *, caption: str | None = None, label: str | None = None, digits: int = 3) -> str:
-    r"""Return P1's table in LaTeX, for a document that says ``\usepackage{booktabs}``.
+    r"""Return the table of Li et al. (2023) in LaTeX, for a document that says ``\usepackage{booktabs}``.
 
     Args:
         frame: one row per model, or per model and estimator: ``report.headline_frame()`` or

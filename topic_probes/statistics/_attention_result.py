@@ -1,9 +1,9 @@
 """The result of an attention probe: same-topic against cross-topic attention, head by head.
 
-Every mean is in units of uniform attention = 1 (science: section 4): attention from a query to a
+Every mean is in units of uniform attention = 1 (docs/science.md, *Debiased attention*): attention from a query to a
 key, times the number of keys that the query may see. A head that looks everywhere alike is
 exactly 1 in every class, whatever the lengths of documents and whatever the mask. ``ratio`` is
-``same_topic / cross_topic`` (P1's table), ``difference`` is ``same_topic - cross_topic``.
+``same_topic / cross_topic`` (the table of Li et al. 2023), ``difference`` is ``same_topic - cross_topic``.
 
 What the pooled estimate does *not* show: documents with one topic speak mostly for ``same_topic``
 and mixed ones for ``cross_topic``, and same-topic words stand nearer to each other. The other
@@ -138,8 +138,8 @@ class AttentionResult:
             n_resamples: draws of the bootstrap.
 
         Returns:
-            The ends; NaN where fewer than 8 groups have pairs of either class. They say nothing of another draw of
-            an untrained twin's weights.
+            The ends; NaN where fewer than 8 groups have pairs of one of the two classes. They say nothing of another
+            draw of an untrained twin's weights.
         """
         self._require(estimator, level, method, n_resamples)
         require_one_of("measure", measure, MEASURES)
@@ -232,7 +232,7 @@ class AttentionResult:
         renormalise: bool = False,
         n_resamples: int = N_RESAMPLES,
     ) -> Headline:
-        """Return the row of P1's table: mean over layers (of all stacks) and heads, their ratio with its interval."""
+        """Return the headline: means over layers (of all stacks) and heads, their ratio with its interval."""
         self._require(estimator, level, method, n_resamples)
         return Headline.of(
             ByGroup.of(self.totals, estimator, renormalise=renormalise),

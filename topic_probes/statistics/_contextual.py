@@ -1,7 +1,7 @@
 """Similarity of words in context, layer by layer: sums that merge exactly, and what they say.
 
 The words of one row (a document, or a window of a long one) are compared with each other, never with
-those of another row (science: section 6, contextual similarity). Count, sum and sum of squared
+those of another row (docs/science.md, *Embeddings and the residual stream*). Count, sum and sum of squared
 deviations of each measure are kept by layer, group of documents and pair class; two such sets of
 numbers merge by the update of Chan, Golub and LeVeque (1979), so memory does not depend on the corpus.
 
@@ -11,7 +11,7 @@ Two estimators:
 ones for cross-topic pairs, so whatever documents differ in looks like topic.
 
 *within_document*: each row has a mean for each class, and both are averaged over rows with the same weights, those
-of Mantel and Haenszel (science: section 4)::
+of Mantel and Haenszel (docs/science.md, *Estimators*)::
 
     sum over rows of  w S/s  /  sum over rows of w ,    and the same of C/c ,    w = s c / (s + c)
 
@@ -177,8 +177,8 @@ class LayerPairs:
         """Return intervals over groups of documents, of the means and of their difference.
 
         Of the means both ends are [layer, measure, pair_class], of same-topic minus cross-topic [layer, measure].
-        NaN for a measure of which fewer than 8 groups have pairs of either class, or, within documents, a row with
-        pairs of both.
+        NaN for a measure of which fewer than 8 groups have pairs of one of the two classes, or, within documents, a
+        row with pairs of both.
         """
         require_one_of("estimator", estimator, ESTIMATORS)
         low, high = np.full((2, len(self.layers), len(MEASURES), len(VECTOR_PAIR_CLASSES) + 1), np.nan)

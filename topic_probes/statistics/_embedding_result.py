@@ -1,6 +1,6 @@
 """The result of an embedding probe: similarities of word vectors, same topic against cross topic.
 
-P1 finds that embeddings of same-topic words have the larger dot products after training. Any two
+Li et al. (2023) find that embeddings of same-topic words have the larger dot products after training. Any two
 embeddings look similar (they share a large common direction), so the cosine after removing the
 mean vector stands beside the plain one, and the untrained twin beside both.
 

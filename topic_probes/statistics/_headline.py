@@ -1,4 +1,4 @@
-"""The row of P1's table: a model in a few numbers, its means over layers and heads, and their ratio."""
+"""A row like those of Li et al. (2023): a model in a few numbers, its means over layers and heads, and their ratio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADLINE_COLUMNS = ("estimator", "same_topic", "cross_topic", "ratio", "ratio_lo
 
 @dataclass(frozen=True)
 class Headline:
-    """The row of P1's table: a model's mean over its layers and heads, those of all its stacks."""
+    """A row like those of Li et al. (2023): a model's mean over its layers and heads, those of all its stacks."""
 
     same_topic: float
     """Mean over heads of same-topic attention, uniform = 1."""
@@ -106,7 +106,7 @@ class Headline:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        """Return the numbers of P1's table, for a notebook."""
+        """Return the numbers of the row, for a notebook."""
         import pandas as pd
 
         row = pd.DataFrame([self.to_dict()])[list(HEADLINE_COLUMNS)]

@@ -1,7 +1,7 @@
 """p- and q-values of heads: is the contrast larger than under labels that say nothing?
 
 The null permutes the labels among the labelled words, R times, in the same pass over the model
-(science: section 5). With k the permutations whose statistic is at least the observed one,
+(docs/statistics.md, *p-values*). With k the permutations whose statistic is at least the observed one,
 
     p = (k + 1) / (R + 1),
 

@@ -1,7 +1,7 @@
 """Strata: which pairs are compared with which, so that topics are not confused with what goes with them.
 
 The estimators differ in what same- and cross-topic pairs have in common when they are compared
-(science: section 4). With S_b, C_b the debiased sums of same- and cross-topic pairs of stratum b, and
+(docs/science.md, *Estimators*). With S_b, C_b the debiased sums of same- and cross-topic pairs of stratum b, and
 s_b, c_b their numbers, Mantel-Haenszel weights give
 
     same_topic = sum_b S_b c_b / (s_b + c_b) / W,   cross_topic = sum_b C_b s_b / (s_b + c_b) / W,
@@ -9,7 +9,7 @@ s_b, c_b their numbers, Mantel-Haenszel weights give
 
 and ``ratio`` and ``difference`` are of these two. A stratum with one class only has weight 0.
 
-``pooled``             no strata: all pairs alike, as in P1
+``pooled``             no strata: all pairs alike, as in Li et al. (2023)
 ``within_document``    a stratum is a document
 ``distance_matched``   a document and a distance between query and key
 ``frequency_matched``  a document and the frequencies of the two words

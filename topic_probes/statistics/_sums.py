@@ -2,7 +2,7 @@
 
 Documents fall into a fixed number of groups by a hash of their id, and sums are kept per group.
 Groups are what intervals resample, so memory does not depend on the number of documents
-(science: section 5). Adding two such sums gives exactly what one run over both corpora gives.
+(docs/statistics.md, *Intervals*). Adding two such sums gives exactly what one run over both corpora gives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Similarity of word vectors, same-topic against cross-topic: exact over all pairs of words.
 
-The measures of a pair of words i != j with vectors e_i, e_j (science: P1, its study of embeddings):
+The measures of a pair of words i != j with vectors e_i, e_j (docs/science.md,
+*Embeddings and the residual stream*):
 
 ``dot``             ``e_i . e_j``
 ``cosine``          ``e_i . e_j / (|e_i| |e_j|)``

@@ -1,4 +1,4 @@
-"""From shares to labels: the three filters that combine (science: section 1, P1's ambiguity threshold)."""
+"""From shares to labels: the three filters that combine (docs/concepts.md, *Topics of a word*)."""
 
 from __future__ import annotations
 

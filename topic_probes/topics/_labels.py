@@ -1,6 +1,6 @@
 """Topics of words: which words carry which topics, and how much of a corpus that covers.
 
-A word is labelled with a *set* of topics (science: P1 labels with one topic when topics are
+A word is labelled with a *set* of topics (Li et al. 2023 label with one topic when topics are
 disjoint, with several when words are shared). A word without a label is simply absent:
 "no topic" is a mask, never an integer.
 """

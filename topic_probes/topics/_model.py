@@ -4,7 +4,7 @@
 
     ``P(topic | word) = P(word | topic) P(topic) / sum over topics``
 
-with a uniform prior (P1, Li, Li and Risteski 2023) or the corpus prior, the expected topic proportions
+with a uniform prior (Li et al. 2023) or the corpus prior, the expected topic proportions
 of the training documents. Shares of a word add to one. A share says how well a word points to a topic,
 not how often the topic uses it.
 """
@@ -196,7 +196,7 @@ class TopicModel:
 
         Args:
             word: a word of the vocabulary.
-            prior: ``"uniform"`` (P1) or ``"corpus"``.
+            prior: ``"uniform"`` (Li et al. 2023) or ``"corpus"``.
 
         Raises:
             ValueError: for a word that is not in the vocabulary, or a corpus prior that is not known.
@@ -295,12 +295,12 @@ class TopicModel:
 
         Args:
             top_k: only the topics of the ``top_k`` largest shares, of equal ones the first; None for all.
-                P1 uses 1 when topics are disjoint, more when words are shared.
-            min_share: only topics whose share is at least this (P1's ambiguity threshold). A topic of
+                Li et al. (2023) use 1 when topics are disjoint, more when words are shared.
+            min_share: only topics whose share is at least this (the ambiguity threshold of Li et al. 2023). A topic of
                 share 0 is never a label.
             top_fraction: keep a word for a topic only if it is among the ``ceil(top_fraction * n_words)`` most
                 likely words of that topic; None for no such filter.
-            prior: of the shares, ``"uniform"`` (P1) or ``"corpus"``.
+            prior: of the shares, ``"uniform"`` (Li et al. 2023) or ``"corpus"``.
             stop_words: words that stay unlabelled: ``"english"``, None, or words of one's own.
 
         Raises:

@@ -1,6 +1,6 @@
-"""The toy laboratory of P1: one attention layer learns topics from nothing, and is watched while it does.
+"""The toy laboratory: one attention layer learns topics from nothing, and is watched while it does.
 
-Li, Li and Risteski (ICML 2023, arXiv 2303.04245; P1) train a transformer of one layer and one head on documents drawn
+Li, Li and Risteski (ICML 2023, arXiv 2303.04245) train a transformer of one layer and one head on documents drawn
 from a topic model, and prove where its matrices go. Here are that model, its training, and the same function as a model
 of TransformerLens; what theory says of the optimum; measures of topic structure; and grids of runs.
 

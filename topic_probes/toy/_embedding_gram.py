@@ -1,4 +1,4 @@
-"""The optimal embedding, by its products: what training of the embedding alone must come to (P1's case 1)."""
+"""The optimal embedding, by its products: what training of the embedding alone must come to (Li et al. 2023)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def optimal_embedding_gram(
     keep_rate: float = 0.1,
     random_rate: float = 0.1,
 ) -> EmbeddingGram:
-    """Return E = W_E W_E^T of an optimal embedding: value matrix the identity, uniform attention (P1's case 1).
+    """Return E = W_E W_E^T of an optimal embedding: value matrix the identity, uniform attention (Li et al. 2023).
 
     *Proved*, for tied weights, squared loss, no bias and infinite documents of any number of topics below
     ``n_topics``: every E without excess loss has, in each row, the gap 1 / (c v) between the *mean* over the word's own

@@ -74,7 +74,7 @@ class ToyRun:
     """Whether ``early_stop`` ended it."""
 
     def stages(self) -> pd.Series:
-        """Return the step at which each matrix had made half of its way, by matrix name (P1's stages).
+        """Return the step at which each matrix had made half of its way, by matrix name.
 
         The way is the change of its norm from the first to the last row; between rows it is interpolated linearly; what
         counts is the first time. NaN for a matrix whose norm does not change (a frozen one), or is unknown. The time

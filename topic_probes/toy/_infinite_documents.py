@@ -1,6 +1,6 @@
 r"""Infinitely long documents under masking, the setting of everything that theory says of the one-layer transformer.
 
-P1 (Li, Li and Risteski 2023): T topics of v words each, disjoint and uniform; a document has exactly tau topics, all
+Li et al. (2023): T topics of v words each, disjoint and uniform; a document has exactly tau topics, all
 sets alike, in equal proportions, and is infinitely long. With the shares of :class:`MaskingRates`, a document with the
 topic set S shows the words ``x = c P + q`` and [MASK] with share ``a``, where ``P_i = 1 / (tau v)`` for the words of S
 and else 0. The word behind a masked position is distributed as P.

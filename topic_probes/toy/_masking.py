@@ -1,4 +1,4 @@
-"""Masked language modelling with P1's three rates: what a model is shown, and what it is to tell.
+"""Masked language modelling with the three rates of Li et al. (2023): what a model is shown, and what it is to tell.
 
 A position is chosen with probability p_m; a chosen one shows its own word with p_c, a random word of the vocabulary
 (its own among them) with p_r, else [MASK]. The true word is to be told in every case. At least one position of each

@@ -14,7 +14,7 @@ from .._validation import require_count, require_fraction
 
 @dataclass(frozen=True)
 class MaskingRates:
-    """P1's rates, and the shares that follow from them (science: section 7 of Li, Li and Risteski 2023).
+    """The rates of Li et al. (2023), and the shares that follow from them.
 
     Raises:
         ValueError: if a rate is not in [0, 1], nothing is ever masked, ``keep_rate + random_rate`` is above 1, or no

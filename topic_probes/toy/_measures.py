@@ -3,9 +3,9 @@
 A matrix of words by words is *block-shaped* when entries of two words that share a topic are larger than the others.
 The diagonal is kept apart: a word has its own topics whatever the matrix says.
 
-Attention is measured by the definitions that the probe uses (science: P1, sections 3 and 4): every ordered pair of
-positions of a document counts, a pair of equal words is ``same_token``, and a weight is multiplied by the number of
-keys, so that uniform attention is 1 in every class.
+Attention is measured by the definitions that the probe uses (docs/science.md, *Debiased attention*): every ordered
+pair of positions of a document counts, a pair of equal words is ``same_token``, and a weight is multiplied by the
+number of keys, so that uniform attention is 1 in every class.
 """
 
 from __future__ import annotations

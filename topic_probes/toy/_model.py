@@ -1,11 +1,11 @@
-"""P1's transformer of one layer and one head, with the hook points of TransformerLens.
+"""The transformer of Li et al. (2023), of one layer and one head, with the hook points of TransformerLens.
 
 For the tokens x_1 .. x_n of a document, with embeddings ``e = W_E[x]`` of width d,
 
     A[query, key] = softmax over keys of (W_Q e_query) . (W_K e_key) / sqrt(d)
     logits[query] = W_U sum over keys of A[query, key] W_V e_key + b_U,      W_U = W_E[:n_words]
 
-(P1, equation of section 2; W_U is tied to the embedding, and is the identity on words when the embedding is one-hot).
+(their section 2; W_U is tied to the embedding, and is the identity on words when the embedding is one-hot).
 There is no residual stream, no layer norm, no MLP and no position. So a document is a bag of words to this model, and
 its whole function lies in two matrices over words, which must satisfy
 
@@ -81,7 +81,7 @@ class _Block(nn.Module):
 
 
 class TopicTransformer(HookedRootModule):
-    """One layer of one-head attention over words, each part of it trained or frozen (P1).
+    """One layer of one-head attention over words, each part of it trained or frozen (Li et al. 2023).
 
     The module has the formula. It is a ``HookedRootModule``: ``run_with_hooks``, ``run_with_cache``,
     :func:`topic_probes.attach`, :func:`topic_probes.probe` and :func:`topic_probes.probe_embedding` take it as it is.
@@ -101,7 +101,7 @@ class TopicTransformer(HookedRootModule):
             has none.
         attention: W_Q and W_K are ``"trained"``, or zero for ``"uniform"`` attention.
         d_model: width of a trained embedding; ``n_words`` unless given. A one-hot one is ``n_words + 1`` wide.
-        init_scale: standard deviation of the entries of what is trained, at the start. Small ones show P1's two stages.
+        init_scale: standard deviation of the entries of what is trained, at the start. Small ones show two stages.
         topics: topics of words for ``value="block"``: ``TopicLabels`` of ids, ``{word: topics}``, or one for each word.
         value_matrix: [n_words, n_words + 1] (output word, input word), or W_V itself, [d_model, d_model]: the frozen
             block, or where the training of a value matrix begins.

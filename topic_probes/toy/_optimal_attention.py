@@ -1,4 +1,4 @@
-"""The optimal attention once the value matrix is: the second stage of training (P1). Computed, not proved."""
+"""The optimal attention once the value matrix is: the second stage of training. Computed, not proved."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def optimal_attention(
     *,
     topics_per_document: int = 1,
 ) -> OptimalAttention:
-    """Return the best attention for the optimal value matrix: the second stage of training (P1).
+    """Return the best attention for the optimal value matrix: the second stage of training.
 
     The value matrix is fixed at :func:`optimal_value_matrix`. A query that shows a word pays one weight each to keys of
     the same word, the same topic, another topic (1, the unit) and [MASK]; a query that shows [MASK] knows no topic and

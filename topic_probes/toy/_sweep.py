@@ -1,7 +1,7 @@
 """Grids of toy runs: when does each matrix grow, under every optimiser, rate, loss, start and document model?
 
-P1 (Li, Li and Risteski 2023) sees two stages from a start near zero: ``|W_V|`` grows first, ``|W_Q|`` and ``|W_K|``
-later, and says so for the optimisers and rates that it tried. A sweep makes such runs by the dozen and tells in which
+Li et al. (2023) see two stages from a start near zero: ``|W_V|`` grows first, ``|W_Q|`` and ``|W_K|``
+later, and say so for the optimisers and rates that they tried. A sweep makes such runs by the dozen and tells in which
 of them it is so, with the others listed.
 
 A stage is half of the way from the first to the last norm (:meth:`ToyRun.stages`), so it depends on where the run ends,
@@ -135,7 +135,7 @@ class Sweep:
         """Return in which runs the value matrix comes before keys and queries.
 
         Args:
-            by: ``"norms"``: W_V makes half of its growth strictly before both W_K and W_Q (P1's claim). ``"topics"``:
+            by: ``"norms"``: W_V makes half of its growth strictly before both W_K and W_Q (their claim). ``"topics"``:
                 value contrast makes half of its growth strictly before the difference of same- and cross-topic
                 attention does.
             least_growth: for ``"norms"``, a matrix has grown when its norm is at least this many times what it was;
@@ -201,7 +201,7 @@ def sweep(
             rates of one are no rates of the other.
         momentum: of SGD; AdamW has none.
         loss: ``"cross_entropy"``, ``"squared"``.
-        init_scale: standard deviation of the weights at the start; P1's two stages are from a small one.
+        init_scale: standard deviation of the weights at the start; the two stages are from a small one.
         seed: of weights, documents, their order and masks alike.
         mask_rate: share of positions whose word is to be told.
         keep_rate: share of these that show their own word.

@@ -1,8 +1,8 @@
 """``train``: masked language modelling of a toy model, or of any TransformerLens model, with a history.
 
-P1 trains by AdamW or SGD on cross-entropy or squared loss over masked positions, with fresh masks at every step. The
-same here, and each step is a function of the seed and its number, so that an interrupted run goes on bit for bit (on
-the same machine).
+Li et al. (2023) train by AdamW or SGD on cross-entropy or squared loss over masked positions, with fresh masks at every
+step. The same here, and each step is a function of the seed and its number, so that an interrupted run goes on bit for
+bit (on the same machine).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def train(
         corpus: documents of word ids 0 .. n_words-1, read once into memory, 4 bytes a token. A list of id sequences
             will do.
         loss: over masked positions, meaned: ``"cross_entropy"`` in nats, or ``"squared"``: the squared distance between
-            the logits and the one-hot vector of the true word (P1's two losses).
+            the logits and the one-hot vector of the true word (both are in Li et al. 2023).
         optimizer: ``"adamw"`` or ``"sgd"``.
         learning_rate: unless given, of a toy model 0.01 for AdamW, and for SGD 10 (1 with a trained embedding):
             gradients are small where each word is a small part of a document. Of other models 0.001 and 0.1.

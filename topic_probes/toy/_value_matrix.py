@@ -1,4 +1,4 @@
-r"""The optimal value matrix: what training of the value matrix alone must come to (P1's case 2).
+r"""The optimal value matrix: what training of the value matrix alone must come to (Li et al. 2023).
 
 *Uniform attention, squared loss.* The output is W x, and the loss per masked position (squared error against the
 one-hot true word, summed over words) is ``|W x - P|^2 + 1 - 1 / (tau v)``, in the notation of
@@ -65,7 +65,7 @@ def optimal_value_matrix(
     keep_rate: float = 0.1,
     random_rate: float = 0.1,
 ) -> ValueMatrix:
-    """Return the optimal value matrix: one-hot embedding, uniform attention, squared loss (P1's case 2).
+    """Return the optimal value matrix: one-hot embedding, uniform attention, squared loss (Li et al. 2023).
 
     *Proved*: of all matrices without excess loss it is the one of smallest Frobenius norm, for documents of any number
     of topics below ``n_topics``, infinitely long::

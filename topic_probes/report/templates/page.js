@@ -265,6 +265,7 @@
       const ratio = ratios ? ratios[row] : null;
       node.className = shade(ratio);
       node.textContent = known(ratio) ? ratio.toFixed(2) : "none";
+      node.setAttribute("aria-label", say(row).replaceAll("\n", "; ")); // a name of now, also where the focus has been
     });
     $("map-note").textContent = ratios ? "" : "This page does not hold these numbers: see the note below.";
     strongest();
@@ -303,9 +304,7 @@
     map.addEventListener("mouseleave", hideTip);
     map.addEventListener("focusin", (event) => {
       const node = inside(event);
-      if (!node) return;
-      node.setAttribute("aria-label", say(Number(node.dataset.r)).replaceAll("\n", "; "));
-      showTip(node, say(Number(node.dataset.r)));
+      if (node) showTip(node, say(Number(node.dataset.r)));
     });
     map.addEventListener("focusout", hideTip);
     map.addEventListener("click", (event) => { const node = inside(event); if (node) { turnTo(map, node); show(Number(node.dataset.r)); } });
