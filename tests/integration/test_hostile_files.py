@@ -616,8 +616,8 @@ def test_arrays_are_judged_before_they_are_used(saved: tuple[Path, Any], damage:
     assert not (folder / "mark").exists()
 
 
-def facts_without(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda facts: {key: value for key, value in facts.items() if key != name}
+def facts_without(*names: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda facts: {key: value for key, value in facts.items() if key not in names}
 
 
 DESCRIPTION_DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -626,7 +626,7 @@ DESCRIPTION_DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another kind": lambda facts: {**facts, "kind": "recipe"},
     "a kind that is no text": lambda facts: {**facts, "kind": ["topic model"]},
     "a list": lambda facts: [facts],
-    "no options": facts_without("options"),
+    "no options": facts_without("options", "settings"),  # as a checkpoint calls them
     "options of another kind": lambda facts: {**facts, "options": "many"},
 }
 
