@@ -79,7 +79,7 @@ def _draw(covered: dict[tuple[int, str, str], float], simulations: Any) -> None:
                 label=name if first else None,
             )  # fmt: skip
     right.plot([0, 1], [0, 1], color="0.3", linewidth=1)
-    right.set(xlabel="p", ylabel="share of heads without topics with at most that p", xlim=(0, 1), ylim=(0, 1))
+    right.set(xlabel="p-value of heads without topics", ylabel="share of p-values up to that", xlim=(0, 1), ylim=(0, 1))
     right.legend(frameon=False, fontsize=8, loc="lower right")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

@@ -46,9 +46,11 @@ def run(n_passages: int = N_PASSAGES, n_rounds: int = ROUNDS) -> dict[str, Any]:
     ways: dict[str, Callable[[], object]] = {"bare": bare, "uncounted": lambda: run_uncounted(model, prepared)}
     ways |= {f"permutations_{n}": partial(probed, n) for n in PERMUTATIONS}
     found = rounds(ways, n_rounds)
+    n_tokens = sum(int(batch.mask.sum()) for batch in prepared)
     return {
         "passages": len(texts),
-        "tokens": sum(int(batch.mask.sum()) for batch in prepared),
+        "tokens": n_tokens,
+        **{f"permutations_{n}_tokens_per_second": n_tokens / median(found, f"permutations_{n}") for n in PERMUTATIONS},
         **{f"{name}_seconds": median(found, name) for name in ways},
         **{f"{name}_ratio": median(found, name, "bare") for name in ways if name != "bare"},
         **{f"permutations_{n}_over_uncounted": median(found, f"permutations_{n}", "uncounted") for n in PERMUTATIONS},

@@ -22,8 +22,10 @@ import numpy as np
 from topic_probes import corpora
 from topic_probes._errors import CorpusError
 from topic_probes._folders import kind_of
+from topic_probes.probes._resuming import read_state
 from topic_probes.statistics import AttentionResult, EmbeddingResult
 from topic_probes.topics import TopicModel
+from topic_probes.toy import ToyRun
 
 FOUND = Path(__file__).parent / "fuzz" / "found"
 
@@ -91,6 +93,8 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
     "topic model": TopicModel.load,
     "attention result": AttentionResult.load,
     "embedding result": EmbeddingResult.load,
+    "checkpoint": read_state,
+    "toy run": ToyRun.load,
 }
 
 
@@ -147,6 +151,16 @@ _TOPIC_MODEL = {
     "options": {},
 }
 _EMBEDDING = {"kind": "embedding result", "format": 1, "matrix": "raw", "n_labelled": 2, "options": {}, "n_words": 2}
+_STATE = {
+    "kind": "checkpoint",
+    "format": 1,
+    "settings": {"layers": ["0"]},
+    "n_documents": 0,
+    "documents": "",
+    "tally": {},
+    "state": {"counters": {"trained": {"has_totals": False}}},
+    "checksum": "",
+}
 _PAGE = b"<page><title>A</title><ns>0</ns><id>7</id><revision><model>wikitext</model><text>%s</text></revision></page>"
 
 SEEDS: dict[str, list[bytes]] = {
@@ -187,6 +201,7 @@ SEEDS: dict[str, list[bytes]] = {
                 "topic_similarity": ("F64", [1, 1], _floats(1.0)),
             }
         ),
+        json.dumps(_STATE).encode() + b"\0" + arrays_file({}),
     ],
 }
 """Well-formed inputs, from which mutations start."""
