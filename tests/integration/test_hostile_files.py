@@ -1000,3 +1000,13 @@ def test_what_cannot_be_read_again_is_not_written(tmp_path: Path, monkeypatch: p
     with pytest.raises(ValueError, match="must be described in at most 100 bytes"):
         write_folder(tmp_path / "saved", kind="thing", description={"words": ["cat"] * 100}, arrays={})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_does_not_say_how_many_documents_is_refused(
+    saved_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(saved_folders["attention result"], tmp_path / "saved")
+    path = tmp_path / "saved" / "description.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "tally": {}}))
+    with pytest.raises(ValueError, match="n_documents of its tally"):
+        AttentionResult.load(tmp_path / "saved")

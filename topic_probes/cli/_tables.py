@@ -29,7 +29,7 @@ def report_tables(report: ProbeReport, estimator: str) -> list[Any]:
     said: list[Any] = [
         Text(
             f"{report.attention.options.get('model', 'a model')}: {tally['n_documents']:,} documents, "
-            f"{tally['n_tokens']:,} tokens, {tally['n_words_taking_part']:,} words that take part"
+            f"{tally.get('n_tokens', 0):,} tokens, {tally.get('n_words_taking_part', 0):,} words that take part"
         ),
         _attention(report),
     ]

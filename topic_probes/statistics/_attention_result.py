@@ -335,6 +335,8 @@ class AttentionResult:
 
     @classmethod
     def _from_parts(cls, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> AttentionResult:
+        if "n_documents" not in description["tally"]:
+            raise KeyError("n_documents of its tally")
         return cls(
             totals=AttentionSums.from_arrays([_site(name) for name in description["layers"]], arrays),
             tally=description["tally"],
