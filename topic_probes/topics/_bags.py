@@ -37,7 +37,7 @@ class Block(NamedTuple):
 
 
 class Bag(Sequence[tuple[int, int]]):
-    """One passage, as gensim reads it: a sequence of (word, count); a twelfth of what a list of pairs takes."""
+    """One passage, as gensim reads it: a sequence of (word, count), which takes little more than its numbers do."""
 
     __slots__ = ("_counts", "_words")
 
