@@ -57,7 +57,7 @@ def distance_bucket(distance: Int[np.ndarray, "*axes"]) -> Int[np.ndarray, "*axe
     return np.searchsorted(DISTANCE_EDGES, distance, side="right") - 1
 
 
-def frequency_stratum(one: Int[np.ndarray, ...], other: Int[np.ndarray, ...]) -> Int[np.ndarray, ...]:
+def frequency_stratum(one: Int[np.ndarray, "*one"], other: Int[np.ndarray, "*other"]) -> Int[np.ndarray, "*both"]:
     """Return the number of each unordered pair of frequency classes: rare with common is common with rare.
 
     Examples:
