@@ -399,6 +399,7 @@ def test_seconds_between_checkpoints_are_those_of_probe(
     assert cli.main(["probe", "--config", str(folder / "run.toml"), "--resume", "-o", str(folder)]) == 0
 
 
+@needs_bridge
 @pytest.mark.parametrize("value", ["-1", "nan", "soon"])
 def test_wrong_seconds_between_checkpoints_are_refused(
     value: str, lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]

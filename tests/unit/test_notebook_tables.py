@@ -90,7 +90,9 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "OptimalAttention": lambda: tp.toy.optimal_attention(3, 2),
     "OptimumDistance": lambda: tp.toy.distance_to_optimum(np.ones((6, 7)), tp.toy.optimal_value_matrix(3, 2)),
     "Sweep": sweep,
-    "TopicAttention": lambda: tp.toy.topic_attention(model(), DOCUMENTS, {token: token % 4 for token in range(40)}),
+    "TopicAttention": lambda: tp.toy.topic_attention(
+        tp.toy.TopicTransformer(50), DOCUMENTS, {token: token % 4 for token in range(50)}
+    ),
     "ToyRun": toy_run,
     "TwoStages": lambda: sweep().two_stage(),
     "ValueMatrix": lambda: tp.toy.optimal_value_matrix(3, 2),
