@@ -85,7 +85,7 @@ def _workshop(target: Path, shown: str | os.PathLike) -> Iterator[Path]:
 
 def _is_missing(target: Path, old: Path) -> bool:
     """Whether what was there has been moved away, and nothing has come in its place."""
-    return _is_folder(old) and not os.path.lexists(target)
+    return is_folder(old) and not os.path.lexists(target)
 
 
 def _remove(workshop: Path, target: Path) -> None:
@@ -153,13 +153,13 @@ def _workshops(target: Path) -> list[Path]:
 
 
 def _is_workshop(path: Path) -> bool:
-    if not _is_folder(path):
+    if not is_folder(path):
         return False
     names = {one.name for one in path.iterdir()}
     return _LOCK in names and names <= {_NEW, _OLD, _LOCK}
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
     """Whether a path is a folder, not a link to one."""
     return path.is_dir() and not path.is_symlink()
 

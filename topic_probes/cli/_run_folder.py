@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._folders import to_disk
+from .._folders import is_folder, to_disk
 from .._locks import locked
 from .._run_file import RUN_FILE, read_run, write_run
 from ._config import same_run
@@ -187,7 +187,7 @@ def _settle(folder: Path) -> None:
     from ..probes._resuming import is_checkpoint
 
     results = folder / _RESULTS
-    if _is_folder(results):
+    if is_folder(results):
         paths = sorted(results.iterdir(), key=lambda path: path.name == REPORT)
         for path in paths:
             if os.path.lexists(folder / path.name):
@@ -239,13 +239,13 @@ def _holds_a_run(folder: Path) -> bool:
     if not (folder / RUN_FILE).is_file():
         return False
     # Beside a checkpoint other things may lie, as systems and their users strew them: nothing of it is touched.
-    return _is_finished(folder) or _is_folder(folder / _CHECKPOINT) or _names(folder) <= own
+    return _is_finished(folder) or is_folder(folder / _CHECKPOINT) or _names(folder) <= own
 
 
 def _is_finished(folder: Path) -> bool:
     """Whether nothing is left to count: the results are whole, if not yet in their places."""
     staged = folder / _RESULTS
-    whole = (folder / REPORT).is_file() or (_is_folder(staged) and (staged / REPORT).is_file())
+    whole = (folder / REPORT).is_file() or (is_folder(staged) and (staged / REPORT).is_file())
     return whole and (folder / RUN_FILE).is_file()
 
 
@@ -261,8 +261,3 @@ def _names(folder: Path) -> set[str]:
         return set(os.listdir(folder))
     except FileNotFoundError:
         return set()
-
-
-def _is_folder(path: Path) -> bool:
-    """Whether a path is a folder, not a link to one."""
-    return path.is_dir() and not path.is_symlink()

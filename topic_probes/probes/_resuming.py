@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .._folders import read_folder, reading, write_folder
+from .._folders import is_folder, read_folder, reading, write_folder
 from .._locks import locked
 from .._saved import Stored
 from ..corpora import Document
@@ -224,7 +224,7 @@ def checkpoint_folder(
 
 def is_checkpoint(folder: Path) -> bool:
     """Return whether something is a folder, not a link to one, that holds checkpoints and nothing else."""
-    return folder.is_dir() and not folder.is_symlink() and all(map(_is_ours, folder.iterdir()))
+    return is_folder(folder) and all(map(_is_ours, folder.iterdir()))
 
 
 def _is_ours(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,14 +107,38 @@ class ByGroup:
 
 def head_intervals(by_group: ByGroup, measure: str, level: float, method: str, n_resamples: int, seed: int) -> Any:
     """Return the intervals [site, head] of a measure, as of :func:`contrast`; NaN with too few groups."""
-    low = np.full(by_group.same.shape[:2], np.nan)
+    parts = [(part, part) for part in by_group.parts(n_resamples)]
+    shape = by_group.same.shape[:2]
+    return _intervals(by_group, ByGroup.means, shape, parts, measure, level, method, n_resamples, seed)
+
+
+def layer_intervals(by_group: ByGroup, measure: str, level: float, method: str, n_resamples: int, seed: int) -> Any:
+    """Return the same [site], of the means over the heads of each site."""
+    sites = [slice(site, site + 1) for site in range(len(by_group.same))]
+    parts = [((site, slice(None)), site) for site in sites]
+    return _intervals(by_group, ByGroup.layer_means, (len(sites),), parts, measure, level, method, n_resamples, seed)
+
+
+def _intervals(
+    by_group: ByGroup,
+    means: Any,
+    shape: tuple[int, ...],
+    parts: Any,
+    measure: str,
+    level: float,
+    method: str,
+    n_resamples: int,
+    seed: int,
+) -> ConfidenceInterval:
+    """Return intervals of a shape, from parts: sites and heads, and where their intervals stand."""
+    low = np.full(shape, np.nan)
     high = low.copy()
-    for part in by_group.parts(n_resamples):
+    for part, place in parts:
         # A site's own groups: one with a short window has pairs in fewer documents than another.
         used = in_use(by_group.heads(part))
-        low[part], high[part] = interval_of_means(
+        low[place], high[place] = interval_of_means(
             used,
-            used.means,
+            partial(means, used),
             measure,
             level=level,
             method=method,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._axes import Site
-from ._by_group import ByGroup, divide, in_use, interval_of_means
-from ._intervals import N_RESAMPLES, ConfidenceInterval
+from ._by_group import ByGroup, divide, layer_intervals
+from ._intervals import N_RESAMPLES
 from ._strata import DISTANCE_EDGES
 from ._sums import AttentionSums
 
@@ -31,26 +31,9 @@ def layer_frame(totals: AttentionSums, estimator: str, level: float, method: str
     n_sites = len(totals.sites)
     same, cross = (means[0] for means in by_group.layer_means(np.ones((1, by_group.n_groups))))
 
-    def ends(measure: str) -> ConfidenceInterval:
-        low, high = np.full((2, n_sites), np.nan)
-        for site in range(n_sites):
-            used = in_use(by_group.heads((slice(site, site + 1), slice(None))))
-            (low[site],), (high[site],) = map(
-                np.atleast_1d,
-                interval_of_means(
-                    used,
-                    used.layer_means,
-                    measure,
-                    level=level,
-                    method=method,
-                    n_resamples=N_RESAMPLES,
-                    seed=seed,
-                    of_ratio=measure == "ratio",
-                ),
-            )
-        return ConfidenceInterval(low, high)
-
-    ratio, difference = ends("ratio"), ends("difference")
+    ratio, difference = (
+        layer_intervals(by_group, measure, level, method, N_RESAMPLES, seed) for measure in ("ratio", "difference")
+    )
     return pd.DataFrame(
         {
             **site_columns(totals.sites, np.arange(n_sites)),
